@@ -23,10 +23,11 @@ namespace {
 thread_local bool errors_on_break = false;
 
 // A body that follows a path passes the breaks that were recorded.
-bool passes_recorded_break(std::string_view what, std::source_location where) {
+bool passes_recorded_break(std::string_view what, std::source_location where,
+                           bool is_announced = false) {
   Follower* follower = Follower::current();
   if (!follower) return false;
-  require_breaks_allowed(what, where);
+  if (!is_announced) require_breaks_allowed(what, where);
   return follower->passes_break();
 }
 
@@ -91,15 +92,15 @@ std::optional<Number> item_symbol(const Tensor& t, Dtype dtype) {
   return trace->item_symbol(t, dtype);
 }
 
-void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what) {
-  if (passes_recorded_break(what, std::source_location::current())) {
+void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what, bool is_announced) {
+  if (passes_recorded_break(what, std::source_location::current(), is_announced)) {
     for (Tensor& t : tensors)
       if (t.defined() && t.is_fake()) t = Tensor(Follower::current()->walk().real_of(t));
     return new PauseRecording;
   }
   Trace* trace = Trace::current();
   if (!trace) return nullptr;
-  trace->graph_break(what, std::source_location::current());
+  trace->graph_break(what, std::source_location::current(), is_announced);
   for (Tensor& t : tensors)
     if (t.defined()) t = real_of(t);
   return new PauseRecording;

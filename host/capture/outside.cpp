@@ -1,16 +1,40 @@
 // What does not fit into a graph: calls that run outside of the recording, and fakes that somebody
 // keeps beyond it.
+#include "capture/outside.h"
+
 #include "capture/trace.h"
 #include "config/flags.h"
 #include "core/arguments.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 
+#include <tenon/compile.h>
+
 namespace tenon {
+
+constinit thread_local int32_t n_uncompiled_scopes = 0;
+
+NoCompile::NoCompile(std::string_view reason, std::source_location where) {
+  if (Trace* trace = is_uncompiled() ? nullptr : Trace::current())
+    trace->graph_break(reason, where);
+  ++n_uncompiled_scopes;
+}
+NoCompile::~NoCompile() { --n_uncompiled_scopes; }
+
+namespace detail {
+
+UncompiledScope::UncompiledScope(bool on) : on_(on) { n_uncompiled_scopes += on_; }
+UncompiledScope::~UncompiledScope() { n_uncompiled_scopes -= on_; }
+
+std::string what_of(const DisableOptions& options) {
+  return options.reason.empty() ? "disable" : "disable (" + options.reason + ")";
+}
+
+}  // namespace detail
 
 // Runs what is pending, then the operation itself.
 void Trace::run_outside(const CallArgs& call) {
-  graph_break(call.op->name, std::source_location::current());
+  if (!is_uncompiled()) graph_break(call.op->name, std::source_location::current());
   recording_.why_not_followed = message("{} runs outside of the graph", call.op->name);
   std::vector<Value> args(call.args, call.args + call.n_args);
   ArgumentLists lists;

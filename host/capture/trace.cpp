@@ -4,6 +4,7 @@
 #include "capture/body_scope.h"
 #include "capture/follow/frame.h"
 #include "capture/op_logs.h"
+#include "capture/outside.h"
 #include "capture/renamed.h"
 #include "capture/watch_symbols.h"
 #include "config/flags.h"
@@ -152,6 +153,7 @@ void Trace::set_hooks() {
 }
 
 bool Trace::stays_outside(const OpEntry& op) const {
+  if (is_uncompiled()) return true;
   const config::DynamoFlags& flags = config::flags().dynamo;
   bool refused = flags.only_allow_pt2_compliant_ops && !is_compliant(op);
   require(!refused || !fullgraph, ErrorCode::graph_break,
@@ -164,10 +166,10 @@ bool Trace::stays_outside(const OpEntry& op) const {
 
 // ---- graph breaks
 
-void Trace::graph_break(std::string_view what, std::source_location where) {
+void Trace::graph_break(std::string_view what, std::source_location where, bool is_announced) {
   BodyScope::check(message("{} looks at data at {}", what, user_location(where)));
-  require_breaks_allowed(what, where);
-  require(!fullgraph, ErrorCode::graph_break,
+  if (!is_announced) require_breaks_allowed(what, where);
+  require(!fullgraph || is_announced, ErrorCode::graph_break,
           "{} looks at data at {}, and fullgraph = true forbids cutting the graph; return the "
           "value, or use "
           "tenon::where for a choice between tensors{}",

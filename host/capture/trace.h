@@ -76,8 +76,8 @@ class Trace {
   const Recording& so_far() const { return recording_; }
   /// The real tensor of a fake, breaking the graph if need be.
   Tensor observe(const Tensor& fake, std::string_view what, std::source_location where);
-  /// Ends the segment: `what` looks at data.
-  void graph_break(std::string_view what, std::source_location where);
+  /// Ends the segment: `what` looks at data. Announced: also where breaks are forbidden.
+  void graph_break(std::string_view what, std::source_location where, bool is_announced = false);
   /// The element as a symbol. Only where symbols().captures_scalars().
   Number item_symbol(const Tensor& t, Dtype wanted);
   /// Runs what is pending, forward of a function last, whose results get their history.

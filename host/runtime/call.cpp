@@ -2,6 +2,7 @@
 #include "runtime/call.h"
 
 #include "backend/backend.h"
+#include "capture/outside.h"
 #include "capture/trace.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
@@ -199,7 +200,7 @@ static void add(std::atomic<int64_t>& counter, int64_t n) {
 
 void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   uint32_t stance = stance_word.load(std::memory_order_relaxed);
-  if (site.options.disable || is_in(stance, compiler::Stance::force_eager))
+  if (site.options.disable || is_in(stance, compiler::Stance::force_eager) || is_uncompiled())
     return body.run_eager(body.context);
   const config::Flags& flags = config::flags();
   // Inside another recording the body is part of the outer graph.

@@ -363,7 +363,38 @@ requires(sizeof...(A) > 0 || !detail::IsCompiled<std::remove_cvref_t<F>>::value)
   }
 }
 
+struct DisableOptions {
+  /// Compiled callables that `fn` calls run as they are, too; false: as compiled ones.
+  bool recursive = true;
+  /// Why, for reports of graph breaks.
+  std::string reason = {};
+  /// Where compiled callables must be one graph, they are cut here all the same.
+  bool allow_in_fullgraph = false;
+};
+
+/// While one lives, compiled callables that this thread calls run as they are. In the body of one the
+/// graph ends, and each operation runs by itself: such a body is recorded on every call.
+class TENON_API NoCompile {
+ public:
+  explicit NoCompile(std::string_view reason = "NoCompile",
+                     std::source_location where = std::source_location::current());
+  ~NoCompile();
+  NoCompile(const NoCompile&) = delete;
+};
+
 namespace detail {
+
+/// The same for code that is not recorded.
+class TENON_API UncompiledScope {
+ public:
+  explicit UncompiledScope(bool on);
+  ~UncompiledScope();
+  UncompiledScope(const UncompiledScope&) = delete;
+
+ private:
+  const bool on_;
+};
+TENON_API std::string what_of(const DisableOptions& options);
 
 /// An argument for a function that is not recorded: the caller's own, or a copy with real tensors
 /// where it holds tensors.
@@ -417,14 +448,14 @@ class RealArgument {
 
 /// Calls `fn` outside of what is being recorded.
 template <class F, class... A>
-decltype(auto) call_disabled(const F& fn, A&&... args) {
+decltype(auto) call_disabled(const F& fn, const DisableOptions& options, A&&... args) {
   std::tuple<RealArgument<A>...> real(args...);
   Leaves leaves;
   std::apply([&](auto&... r) { (r.read(leaves), ...); }, real);
   std::vector<Tensor> before, tensors;
   for (const Tensor* t : leaves.tensors.span()) before.push_back(*t);
   tensors = before;
-  DisabledScope scope{enter_disabled(tensors, "disable")};
+  DisabledScope scope{enter_disabled(tensors, what_of(options), options.allow_in_fullgraph)};
   std::vector<Number> numbers(leaves.numbers.span().begin(), leaves.numbers.span().end());
   LeafWriter writer(tensors.data(), numbers.data());
   TreeCopier copier;
@@ -455,10 +486,11 @@ decltype(auto) call_disabled(const F& fn, A&&... args) {
 /// arguments as they are; those that hold tensors are copies with real ones, and what it assigns to
 /// them goes back to the caller's.
 template <class F>
-auto disable(F fn) {
-  return [fn = std::move(fn)](auto&&... args) -> decltype(auto) {
+auto disable(F fn, DisableOptions options = {}) {
+  return [fn = std::move(fn), options = std::move(options)](auto&&... args) -> decltype(auto) {
+    detail::UncompiledScope around(options.recursive);
     if (!detail::is_recording()) return std::invoke(fn, std::forward<decltype(args)>(args)...);
-    return detail::call_disabled(fn, std::forward<decltype(args)>(args)...);
+    return detail::call_disabled(fn, options, std::forward<decltype(args)>(args)...);
   };
 }
 

@@ -63,6 +63,7 @@ using tenon::mark_static;
 using tenon::mark_static_address;
 using tenon::mark_unbacked;
 using tenon::maybe_mark_dynamic;
+using tenon::NoCompile;
 using tenon::reset;
 
 /// Whether the calling thread runs a body on tensors without data: recording it, or comparing it

@@ -340,8 +340,10 @@ TENON_API bool is_recording();
 /// Whether it compares a body with a recording.
 TENON_API bool is_following();
 /// Ends the segment, hands real tensors for the fakes in `tensors`, and suspends recording until
-/// leave_disabled; returns what leave_disabled needs, null when nothing is recorded.
-TENON_API void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what);
+/// leave_disabled; returns what leave_disabled needs, null when nothing is recorded. An announced
+/// break is none that callables which must be one graph forbid.
+TENON_API void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what,
+                               bool is_announced = false);
 TENON_API void leave_disabled(void* token);
 /// Suspends recording until leave_disabled, for code that gets no tensor of the body.
 TENON_API void* pause_recording();

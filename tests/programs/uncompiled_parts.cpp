@@ -1,0 +1,96 @@
+// Parts of programs that are not compiled: disable() with its options, and NoCompile.
+#include "program.h"
+
+#include <tenon/compiler.h>
+
+namespace tenon::programs {
+namespace {
+
+TENON_PROGRAM(WhatADisabledFunctionCallsIsNotCompiled, 1) {
+  auto inner = run.compile([](const Tensor& x) { return x.exp() + 1.0; });
+  auto outside = disable([&](const Tensor& x) { return inner(x); });
+  for (int i = 0; i < 3; ++i) run.log(outside(row({float(i)})));
+  run.log(inner.stats().compiles, inner.stats().calls);
+  auto as_compiled = disable([&](const Tensor& x) { return inner(x); }, {.recursive = false});
+  for (int i = 0; i < 3; ++i) run.log(as_compiled(row({float(i)})));
+  run.log(inner.stats().compiles == (run.is_plain() ? 0 : 1));
+}
+
+TENON_PROGRAM(DisabledInTheMiddleOfABody, 5) {
+  auto inner = run.compile([](const Tensor& x) { return x.exp() + 1.0; });
+  for (bool recursive : {true, false}) {
+    auto aside = disable([&](const Tensor& x) { return inner(x); },
+                         {.recursive = recursive, .reason = "a library of others"});
+    auto f = run.compile([&](const Tensor& x) { return aside(x * 2.0) * 3.0; });
+    for (int i = 0; i < 3; ++i) run.log(f(row({float(i)})));
+    bool told = f.explain().find("a library of others") != std::string::npos;
+    run.log(told || run.is_plain());
+  }
+}
+
+TENON_PROGRAM(AnAnnouncedBreakInOneGraph, 2) {
+  auto aside = disable([](const Tensor& x) { return x * double(x.sum().item<float>()); },
+                       {.allow_in_fullgraph = true});
+  auto f = run.compile([&](const Tensor& x) { return aside(x + 1.0).relu() * 2.0; },
+                       {.fullgraph = true});
+  for (int i = 0; i < 4; ++i) run.log(f(row({1, float(i) - 2})));
+  compiler::ErrorOnGraphBreak forbidden;
+  run.log(f(row({4, 4})));
+}
+
+TENON_PROGRAM(AScopeAroundCalls, 1) {
+  auto f = run.compile([](const Tensor& x) { return x.exp() + 1.0; });
+  {
+    NoCompile scope;
+    for (int i = 0; i < 3; ++i) run.log(f(row({float(i)})));
+  }
+  run.log(f.stats().compiles);
+  for (int i = 0; i < 3; ++i) run.log(f(row({float(i)})));
+}
+
+TENON_PROGRAM(AScopeInABody, 8) {
+  Tensor w = row({1, 2}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor h = x * w;
+    {
+      compiler::NoCompile scope("the numbers of this part must not change");
+      h = h.exp() + h.sum();
+      compiler::NoCompile again;
+      h.mul_(2.0);
+    }
+    return (h * h).sum();
+  });
+  for (int i = 0; i < 4; ++i) {
+    w.set_grad({});
+    Tensor loss = f(row({1, float(i) / 4}));
+    loss.backward();
+    run.log(loss, w.grad());
+  }
+}
+
+TENON_PROGRAM(AScopeOnSomeCallsOnly, 4) {
+  int calls = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor h = x + 1.0;
+    std::optional<NoCompile> scope;
+    if (++calls % 3 == 0) scope.emplace();
+    h = h * 2.0;
+    scope.reset();
+    return h.relu();
+  });
+  for (int i = 0; i < 7; ++i) run.log(f(row({float(i) - 3, 1})));
+}
+
+TENON_PROGRAM(AnExceptionEndsAScope, 1) {
+  auto f = run.compile([](const Tensor& x) { return x.exp(); });
+  run.log_error([&] {
+    NoCompile scope;
+    f(row({1}));
+    throw std::runtime_error("enough");
+  });
+  run.log(f(row({1})));
+  run.log(f.stats().compiles == (run.is_plain() ? 0 : 1));
+}
+
+}  // namespace
+}  // namespace tenon::programs
