@@ -13,6 +13,7 @@
 #include "runtime/overrides.h"
 #include "runtime/size_policy.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace tenon {
@@ -116,12 +117,26 @@ std::shared_ptr<Artifact> compile_part(Site& site, const std::shared_ptr<Graph>&
   return artifact;
 }
 
+// Compiled code is on the tape as a whole, or not at all.
+bool has_gradients_in_parts(const Graph& graph) {
+  auto is_on = [](const Node& node) {
+    auto fact = node.facts.find("grad");
+    return fact != node.facts.end() && fact->second == "on";
+  };
+  auto may_need_one = [&](ValueId input) {
+    return graph.value(input).flags.requires_grad || !config::flags().guards.strict_requires_grad;
+  };
+  return !thread_modes.grad_enabled && std::ranges::any_of(graph.nodes(), is_on) &&
+         std::ranges::any_of(graph.inputs(), may_need_one);
+}
+
 }  // namespace
 
 std::shared_ptr<Artifact> compile_for(Site& site, const std::shared_ptr<Graph>& recorded) {
   log_captured(*recorded);
   if (is_too_small(*recorded)) return op_by_op(recorded);
   ++site.compiles;
+  if (has_gradients_in_parts(*recorded)) return op_by_op(recorded);
   return compile_tape_pieces(recorded, site.options, [&](const std::shared_ptr<Graph>& piece) {
     return compile_part(site, piece);
   });
