@@ -35,12 +35,18 @@ struct DigitsNet : nn::Module {
 
 struct Arguments {
   std::string file, svg = "training.svg", backend;
+  tenon::Device device = tenon::kCPU;
   bool compiled = false;
   int epochs = 15;
   int64_t samples = 1500;
   uint64_t seed = 1;
   double least_accuracy = 0;
 };
+
+bool parse_device(std::string_view text, tenon::Device& device) {
+  if (text == "cuda") device = tenon::Device(tenon::DeviceType::cuda);
+  return text == "cpu" || text == "cuda";
+}
 
 bool parse(int argc, char** argv, Arguments& a) {
   for (int i = 1; i < argc; ++i) {
@@ -52,6 +58,8 @@ bool parse(int argc, char** argv, Arguments& a) {
       a.compiled = true;
     else if (arg == "--backend" && has_value)
       a.backend = argv[++i];
+    else if (arg == "--device" && has_value && parse_device(argv[i + 1], a.device))
+      ++i;
     else if (arg == "--epochs" && has_value)
       a.epochs = std::atoi(argv[++i]);
     else if (arg == "--samples" && has_value)
@@ -82,6 +90,8 @@ std::vector<EpochResult> train(const Arguments& a, DigitsNet& net) {
   constexpr int64_t batch_size = 50;
   AugmentedDigits digits{load_digits(a.file, "train", a.samples)};
   Digits test = load_digits(a.file, "test", 297);
+  test.images = test.images.to(a.device, test.images.dtype());
+  test.labels = test.labels.to(a.device, test.labels.dtype());
   tenon::data::DataLoader loader(
       digits, {.batch_size = batch_size, .shuffle = true, .drop_last = true, .workers = 1});
   tenon::optim::AdamW opt(net.parameters(), {.lr = 1e-3, .weight_decay = 0.02});
@@ -105,7 +115,7 @@ std::vector<EpochResult> train(const Arguments& a, DigitsNet& net) {
     double sum = 0;
     int64_t batches = 0;
     for (auto& [images, labels] : loader) {
-      Tensor loss = step(images, labels);
+      Tensor loss = step(images.to(a.device, images.dtype()), labels.to(a.device, labels.dtype()));
       schedule.step();
       sum += loss.item<double>();
       ++batches;
@@ -122,12 +132,13 @@ int main(int argc, char** argv) try {
   if (!parse(argc, argv, a)) {
     std::fprintf(stderr,
                  "usage: example_train DIGITS.safetensors [--eager | --compiled] [--backend NAME]\n"
-                 "                     [--epochs N] [--samples N] [--seed N] [--svg FILE]\n"
-                 "                     [--least-accuracy X]\n");
+                 "                     [--device cpu|cuda] [--epochs N] [--samples N] [--seed N]\n"
+                 "                     [--svg FILE] [--least-accuracy X]\n");
     return 2;
   }
   tenon::manual_seed(a.seed);
   DigitsNet net;
+  net.to(a.device);
   auto start = std::chrono::steady_clock::now();
   std::vector<EpochResult> results = train(a, net);
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

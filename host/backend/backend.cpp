@@ -15,6 +15,7 @@
 #include "report/log.h"
 
 #include <tenon/compile.h>
+#include <tenon/devices.h>
 #include <tenon/plugin.h>
 
 #include <algorithm>
@@ -114,6 +115,16 @@ std::optional<Device> device_of(const Graph& graph) {
     if (v.kind == ValueKind::tensor && v.meta.defined && is_there) return v.meta.device;
   }
   return std::nullopt;
+}
+
+std::string architecture_of(const Graph& graph) {
+  std::optional<Device> device = device_of(graph);
+  if (!device) return "";
+  try {
+    return device_properties(*device).arch;
+  } catch (const Error&) {
+    return "absent";
+  }
 }
 
 std::string place_text(const CompileRequest& request) {

@@ -49,6 +49,10 @@ struct CompileRequest {
 /// graphs on the CPU.
 std::optional<Device> device_of(const Graph& graph);
 
+/// "sm_90": what code for that device is made for, as far as the device is there; empty for graphs
+/// on the CPU. Part of the keys of what is kept on disk.
+std::string architecture_of(const Graph& graph);
+
 /// "stage inference, graph f, compilation 0/1": what is compiled, for the report of a crash.
 std::string place_text(const CompileRequest& request);
 

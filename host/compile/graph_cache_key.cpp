@@ -129,7 +129,7 @@ GraphKey graph_key(const Graph& graph, const CompileRequest& request,
     key.add("memory budget", message("{}", *budget));
   if (!config::flags().functorch.autograd_cache_normalize_inputs)
     key.add("inputs", names_of_inputs(graph));
-  key.add("overlaps", overlaps_text(graph));
+  key.add("device", architecture_of(graph)).add("overlaps", overlaps_text(graph));
   if (std::string hints = cost_hints_text(graph); !hints.empty()) key.add("cost hints", hints);
   key.add("graph", text_without_examples(graph));
   out.digest = key.hex();

@@ -54,6 +54,7 @@ std::string cache_key_of(const BackendManifest& manifest, const std::string& plu
                          const CompileRequest& request, const tn_ctx& ctx) {
   KeyBuilder key;
   key.add("tenon", version).add("plugin", plugin).add("backend", manifest.name);
+  key.add("device", architecture_of(*request.graph));
   key.add("fingerprint", ctx.cache ? ctx.cache->fingerprint : "").add("flags", config::hash());
   key.add("request", message("stage {} flags {} saved {}", static_cast<int>(request.stage),
                              request_flags(request), request.n_saved));

@@ -213,7 +213,12 @@ const tn_ops_api ops_api = {
         },
     .info = info,
     .has_kernel = [](uint32_t id, int32_t device_type, int32_t dtype) -> int32_t {
-      return id < op_count() && device_type == TN_DEV_CPU && is_dtype(dtype);
+      if (id >= op_count() || !is_dtype(dtype)) return 0;
+      if (device_type == TN_DEV_CPU) return 1;
+      auto kernels = entry_of(static_cast<OpId>(id)).foreign_kernels();
+      return std::ranges::any_of(kernels, [&](const ForeignKernel& k) {
+        return k.device == static_cast<DeviceType>(device_type);
+      });
     },
     .decompose = decompose,
     .formula = op_formula,

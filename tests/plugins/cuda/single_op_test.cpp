@@ -252,6 +252,13 @@ TEST_F(SingleOp, RandomNumbersAreThoseOfTheCpu) {
   EXPECT_TRUE(equal(drawn(kCPU), drawn(gpu)));
 }
 
+TEST_F(SingleOp, KernelsOfPluginsForTheDeviceComeFirst) {
+  Tensor x = rand({3, 4}) + 1;
+  int64_t before = compiles();
+  expect_same([](Tensor a) { return digamma(a); }, x);
+  EXPECT_EQ(compiles(), before);
+}
+
 TEST_F(SingleOp, StreamsAreTheCallersInEveryOrder) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     seed_streams(seed);

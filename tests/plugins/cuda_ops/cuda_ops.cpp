@@ -287,6 +287,30 @@ struct CudaOps : Backend {
   }
 };
 
+std::span<const int64_t> strides(const tn_tensor* t) { return {t->strides, size_t(t->ndim)}; }
+
+// A kernel for the device, by the CPU's.
+bool digamma(const kernel_call& c) {
+  const tn_tensor* x = c.tensor_at(0);
+  tensor here = tensor::strided(sizes(x), strides(x), x->dtype);
+  check(host->tensor->copy(here.get(), x, c.stream));
+  tn_arg arg{};
+  arg.kind = TN_ARG_VALUE;
+  tn_tensor *given = here.get(), *made = nullptr;
+  run_op(op("aten.digamma.default"), std::span(&arg, 1), &given, std::span(&made, 1));
+  tensor result(made);
+  tensor there =
+      tensor::strided(sizes(made), strides(made), made->dtype, TN_DEV_CUDA, x->device_index);
+  check(host->tensor->copy(there.get(), made, c.stream));
+  c.give(0, std::move(there));
+  return true;
+}
+
+constexpr kernel_row kernel_rows[] = {{"aten.digamma.default", digamma}};
+
 }  // namespace
 
-TENON_PLUGIN_BACKENDS((CudaOps, "cuda_ops"))
+TENON_PLUGIN(p) {
+  p.backend<CudaOps>("cuda_ops");
+  p.kernels(TN_DEV_CUDA, kernel_rows);
+}
