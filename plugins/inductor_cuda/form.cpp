@@ -33,9 +33,11 @@ class Planner {
   }
 
   KernelPlan run(bool fast) {
+    constexpr int64_t much = 1024;  // points of a column that are worth more threads
     plan_.form.kind = kind();
     if (fast) plan_.form.vector = widest();
     if (plan_.form.kind == Kind::rows) plan_rows();
+    if (plan_.form.kind == Kind::columns && longest_stage() >= much) plan_.form.threads = 512;
     for (const Access& a : accesses_of(program_, plan_.nest)) add(a);
     plan_.has_checks = has_checks(program_, plan_.nest);
     count_folds();

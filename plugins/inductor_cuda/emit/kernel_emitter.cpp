@@ -200,7 +200,8 @@ void KernelEmitter::shared_points(const Stage& stage, Id lanes, Value* rank, Val
     vectors = b_.CreateUDiv(values_.index(x_.extent_of(lanes)), f_.number(vector));
     total = b_.CreateMul(total, vectors);
   }
-  emit_loop(f_, rank, total, ranks, [&](Value* point) {
+  auto run = [&](Value* number) {
+    Value* point = b_.CreateAdd(rank, b_.CreateMul(number, ranks));
     values_.open();
     if (lanes != none) {
       Value* digit = others.empty() ? point : take(point, vectors);
@@ -211,7 +212,16 @@ void KernelEmitter::shared_points(const Stage& stage, Id lanes, Value* rank, Val
     for (const Statement& s : stage.statements) statements_.run(s, guard);
     values_.set_lanes(none, 1);
     values_.close();
+  };
+  // Of points rank, rank + ranks, ... four at a time, so that their loads do not wait for each other.
+  Value* behind = b_.CreateAdd(b_.CreateSub(total, rank), b_.CreateSub(ranks, f_.number(1)));
+  Value* count = b_.CreateSDiv(behind, ranks);
+  constexpr int64_t together = 4;
+  Value* full = b_.CreateMul(b_.CreateSDiv(count, f_.number(together)), f_.number(together));
+  emit_loop(f_, f_.number(0), full, f_.number(together), [&](Value* first) {
+    for (int64_t i = 0; i < together; ++i) run(b_.CreateAdd(first, f_.number(i)));
   });
+  emit_loop(f_, full, count, f_.number(1), run);
 }
 
 void KernelEmitter::rows() {
