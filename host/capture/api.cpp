@@ -1,5 +1,6 @@
 // What user code calls while it is recorded: looking at data, breaks, disabled regions, marks.
 #include "capture/follow/follow.h"
+#include "capture/outside.h"
 #include "capture/trace.h"
 #include "config/flags.h"
 #include "core/device/device_memory.h"
@@ -93,6 +94,7 @@ std::optional<Number> item_symbol(const Tensor& t, Dtype dtype) {
 }
 
 void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what, bool is_announced) {
+  RecordingItself ends_the_segment;  // in front of what runs uncompiled
   if (passes_recorded_break(what, std::source_location::current(), is_announced)) {
     for (Tensor& t : tensors)
       if (t.defined() && t.is_fake()) t = Tensor(Follower::current()->walk().real_of(t));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 namespace tenon {
 
@@ -9,5 +10,16 @@ namespace tenon {
 extern constinit thread_local int32_t n_uncompiled_scopes
     __attribute__((tls_model("initial-exec")));
 inline bool is_uncompiled() { return n_uncompiled_scopes != 0; }
+
+/// While one lives, none counts: around operations of a recording itself, which belong in its graph.
+class RecordingItself {
+ public:
+  RecordingItself() : before_(std::exchange(n_uncompiled_scopes, 0)) {}
+  ~RecordingItself() { n_uncompiled_scopes = before_; }
+  RecordingItself(const RecordingItself&) = delete;
+
+ private:
+  const int32_t before_;
+};
 
 }  // namespace tenon

@@ -231,6 +231,7 @@ Number Trace::item_symbol(const Tensor& t, Dtype wanted) {
 
 // Runs the segment, whose outputs are the fakes that are alive; each learns its real tensor.
 void Trace::flush() {
+  RecordingItself asserts_and_numbers;
   symbols_.emit_asserts();
   if (recorder_.graph().nodes().empty()) return;
   std::vector<Tensor> alive;

@@ -28,6 +28,19 @@ TENON_PROGRAM(DisabledInTheMiddleOfABody, 5) {
   }
 }
 
+// The number is a symbol of the segment that ends there.
+TENON_PROGRAM(DisabledBehindANumberOfTheData, 4) {
+  auto twice = disable([](const Tensor& t) { return t * 2.0; });
+  auto f = run.compile(
+      [&](const Tensor& x) {
+        Scalar<float> sum = x.sum().item<float>();
+        Tensor scaled = x * sum;
+        return twice(scaled) + scaled * sum;
+      },
+      {.options = {{"dynamo.capture_scalar_outputs", "true"}}});
+  for (int i = 0; i < 4; ++i) run.log(f(row({1, float(i % 3)})));
+}
+
 TENON_PROGRAM(AnAnnouncedBreakInOneGraph, 2) {
   auto aside = disable([](const Tensor& x) { return x * double(x.sum().item<float>()); },
                        {.allow_in_fullgraph = true});
