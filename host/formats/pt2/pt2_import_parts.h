@@ -75,6 +75,10 @@ class Pt2Nodes {
   void append(const Pt2Node& node, const OpEntry& op, std::span<const Value> args,
               std::vector<GraphValue> values, const std::vector<std::string>& names,
               Pt2Scope& scope);
+  void add_parts(const Pt2Graph& source, const Pt2Node& node, const OpEntry& op,
+                 std::span<const Value> args, Pt2Scope& scope);
+  void add_part(const Graph& inner, const Node& part, const Pt2Node& node,
+                std::vector<ValueId>& outer, Pt2Scope& scope);
   std::vector<GraphValue> results(const Pt2Graph& source, const Pt2Node& node, const OpEntry& op,
                                   std::vector<std::string>& names);
   void result(const Pt2Graph& source, const Pt2Argument& output, std::vector<GraphValue>& values,

@@ -19,6 +19,7 @@ using testing::named;
 using testing::recorded_models;
 using testing::refusal_of;
 using testing::SmallArchive;
+using testing::tensor_meta;
 
 std::string bytes_of(std::vector<float> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
@@ -60,6 +61,34 @@ TEST(Pt2Import, RunsTheSmallArchiveAtOtherSizes) {
     for (int64_t i = 0; i < rows; ++i) expected.insert(expected.end(), {16, 35});
     EXPECT_EQ(outputs[0].to_vector<float>(), expected);
   }
+}
+
+// histogramdd gives a tensor and a list: its parts stand in the graph.
+TEST(Pt2Import, TakesResultsThatAreTensorsAndLists) {
+  const std::string cube = tensor_meta("2,2,2", "4,2,1"), edges = tensor_meta("3", "1");
+  SmallArchive archive = linear_archive();
+  archive.change_model("aten.linear.default", "aten.histogramdd.int_bins")
+      .change_model(R"("name": "input")", R"("name": "self")")
+      .change_model(R"({"name": "weight", "arg": )" + named("p_w"),
+                    R"({"name": "bins", "arg": {"as_int": 2})")
+      .change_model(named("linear") + R"(], "metadata": {"stack)",
+                    named("linear") +
+                        R"(, {"as_tensors": [{"name": "e0"}, {"name": "e1"}, {"name": "e2"}]}],
+                           "metadata": {"stack)")
+      .change_model(R"("linear": )" + SmallArchive::dynamic_meta("2"),
+                    R"("linear": )" + cube + R"(, "e0": )" + edges + R"(, "e1": )" + edges +
+                        R"(, "e2": )" + edges)
+      .change_model(R"("add": )" + SmallArchive::dynamic_meta("2"), R"("add": )" + cube);
+  Pt2Program program = archive.read();
+  ImportedModel model = import_pt2(program);
+  verify(*model.graph);
+  Tensor points = tensor(std::vector<float>{0, 0, 0, 1, 1, 1, 0, 1, 0, 1, 0, 1}, {4, 3});
+  EXPECT_EQ(run(model, {points})[0].to_vector<float>(),
+            (std::vector<float>{11, 20, 11, 20, 10, 21, 10, 21}));
+  archive.change_model(R"(, {"name": "e2"})", "");
+  Pt2Program too_few = archive.read();
+  EXPECT_THAT(refusal_of([&] { import_pt2(too_few); }).message,
+              HasSubstr("gives 4 tensors, the archive has 3 results for it"));
 }
 
 TEST(Pt2Import, KeepsNamesSymbolsAndSourceLines) {
