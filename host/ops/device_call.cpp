@@ -4,6 +4,7 @@
 #include "config/flags.h"
 #include "core/arguments.h"
 #include "core/device/device_memory.h"
+#include "ops/op_ids.h"
 #include "ops/op_kernels.h"
 #include "ops/pointwise.h"
 #include "report/events.h"
@@ -161,11 +162,38 @@ void run_on_host(const CallArgs& call, Device device) {
   HostCall(call, true).run();
 }
 
+// Arguments 3 and 4 are the statistics, 5 says whether they are updated.
+bool has_statistics(const CallArgs& call) {
+  return call.op->def->tags & OpTags::updates_statistics && call.args[3].tag == Tag::tensor &&
+         call.args[4].tag == Tag::tensor && call.args[5].tag == Tag::boolean;
+}
+
+// The functional form gives the new statistics as results.
+void run_with_statistics(const CallArgs& call) {
+  const OpEntry& functional = entry_of(OpId::aten__native_batch_norm_legit_functional_default);
+  constexpr uint32_t n_given = 5, first_statistic = 3;
+  Value results[n_given];
+  dispatch(functional, call.args, functional.n_args, results, n_given);
+  for (uint32_t i = first_statistic; i < n_given; ++i) {
+    Tensor made = take<Tensor>(results[i]);
+    if (!call.args[5].number().to_bool()) continue;
+    copy_across(*call.args[i].as<Tensor>(), made);
+    bump_version(*call.args[i].as<Tensor>());
+  }
+  for (uint32_t r = 0; r < first_statistic; ++r) {
+    if (r < call.n_results)
+      call.results[r] = results[r];
+    else
+      drop(results[r]);
+  }
+}
+
 void run_on_device(const CallArgs& call) {
   std::optional<Device> device = common_device(call);
   const OpDef& def = *call.op->def;
   if (device && try_foreign(call, device->type)) return;
   if (!device || def.tags & OpTags::creation) return HostCall(call, false).run();
+  if (device && has_statistics(call)) return run_with_statistics(call);
   bool only_decomposes = def.decomp && !def.formula && !def.eager;
   if (only_decomposes) return run_decomposed(call);
   if (!call.op->mutated_args && run_compiled(call, *device, false)) return;

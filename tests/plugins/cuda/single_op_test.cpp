@@ -242,6 +242,19 @@ TEST_F(SingleOp, ANetworkIsTrainedAsOnTheCpu) {
   EXPECT_EQ(compiles(), known) << "a second training meets known kernels only";
 }
 
+TEST_F(SingleOp, BatchNormUpdatesItsStatisticsThere) {
+  Tensor x = randn({6, 3, 2, 2});
+  auto statistics = [&](Device device) {
+    nn::BatchNorm2d norm(3);
+    norm.to(device);
+    Tensor y = norm(moved(device, x));
+    return to_cpu(cat({Tensor(norm.running_mean), Tensor(norm.running_var), y.reshape({-1})}));
+  };
+  int64_t before = fallbacks();
+  EXPECT_LT(furthest(statistics(kCPU), statistics(gpu)), 1e-6);
+  EXPECT_EQ(fallbacks(), before);
+}
+
 TEST_F(SingleOp, RandomNumbersAreThoseOfTheCpu) {
   Tensor p = full({100}, 0.25);
   auto drawn = [&](Device device) {
