@@ -233,6 +233,8 @@ Tensor complex_isfinite(const Tensor& self) {
 }
 
 Tensor complex_where(const Tensor& condition, const Tensor& self, const Tensor& other) {
+  require(!is_complex(condition.dtype()), "where: the condition must be bool, found {}",
+          condition.dtype());
   Parts a = parts_of(self), b = parts_of(other);
   return joined(where(condition, a.re, b.re), where(condition, imaginary_of(a), imaginary_of(b)));
 }
