@@ -6,7 +6,6 @@
 #include "saved_form.h"
 
 #include <algorithm>
-#include <map>
 
 namespace inductor {
 
@@ -71,7 +70,7 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
   for (Id b = 0; b < in_prepacked_memory_.size(); ++b)
     if (in_prepacked_memory_[b]) prepacked_buffers_.push_back(b);
   drop_regions();
-  find_lives();
+  lives_ = CallLives(parts_.program, parts_.accesses, parts_.is_prepacked, parts_.regions);
   steps_ = steps_of(parts_.accesses, parts_.regions);
   describe_memory();
   if (parts_.options.profiles) times_ = std::make_unique<ItemTime[]>(n);
@@ -161,41 +160,6 @@ void Executable::drop_regions() {
     return false;
   };
   std::erase_if(parts_.regions, is_lost);
-}
-
-// Outputs are made as late, and stolen inputs released as early, as the order of the items allows:
-// what one call of the host's allocator gives back, the next may get while it is in the cache.
-void Executable::find_lives() {
-  const loopir::Program& p = parts_.program;
-  size_t n = parts_.accesses.size();
-  constexpr size_t never = SIZE_MAX;
-  std::vector<size_t> first_of_step(n), last_of_step(n), first_write(p.buffers.size(), never);
-  std::map<uint32_t, size_t> last_use;  // by input
-  for (size_t i = 0; i < n; ++i) first_of_step[i] = last_of_step[i] = i;
-  for (const Region& region : parts_.regions)
-    for (size_t i = region.first; i <= region.last; ++i)
-      first_of_step[i] = region.first, last_of_step[i] = region.last;
-  for (size_t i = 0; i < n; ++i) {
-    if (parts_.is_prepacked[i]) continue;
-    const loopir::Access& access = parts_.accesses[i];
-    for (Id b : access.writes)
-      if (first_write[b] == never) first_write[b] = first_of_step[i];
-    for (const loopir::Ids* list : {&access.reads, &access.writes})
-      for (Id b : *list)
-        if (p.buffers[b].place == Buffer::Place::input)
-          last_use[p.buffers[b].slot] = last_of_step[i];
-  }
-  for (const loopir::Output& o : p.outputs)  // a view of an input
-    if (o.kind != loopir::Output::Kind::absent &&
-        p.buffers[o.view.buffer].place == Buffer::Place::input)
-      last_use.erase(p.buffers[o.view.buffer].slot);
-  lives_.resize(n);
-  size_t output = 0;
-  for (Id b = 0; b < p.buffers.size(); ++b) {
-    if (p.buffers[b].place != Buffer::Place::output) continue;
-    (first_write[b] == never ? made_at_once_ : lives_[first_write[b]].begin).push_back(output++);
-  }
-  for (auto [input, item] : last_use) lives_[item].end.push_back(input);
 }
 
 loopir::MemoryPlan Executable::plan_for(std::span<const int64_t> symbols) const {
@@ -354,11 +318,6 @@ void Executable::make_output(Call& call, size_t output) {
     throw error(TN_INTERNAL, "the host's memory for an output is not aligned");
 }
 
-void Executable::end_inputs(tn_call& c, size_t item) const {
-  if (!(c.flags & TN_CALL_STEAL_INPUTS)) return;
-  for (uint32_t input : lives_[item].end) tensor(std::exchange(c.inputs[input], nullptr));
-}
-
 void Executable::give_outputs(Call& call) {
   const loopir::Program& p = parts_.program;
   for (uint32_t i = 0; i < p.outputs.size(); ++i) {
@@ -382,7 +341,7 @@ void Executable::call(tn_call& c) {
             loopir::table_of(parts_.program, {c.syms, c.n_syms}, context.table)};
   place_arena(context, call.symbols);
   for (auto [buffer, slot] : inputs_) context.pointers[buffer] = c.inputs[slot]->data;
-  for (size_t output : made_at_once_) make_output(call, output);
+  for (size_t output : lives_.begin_of_call()) make_output(call, output);
   find_prepacked(call);
   run_items(call, false);
   give_outputs(call);

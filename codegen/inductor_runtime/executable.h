@@ -7,6 +7,7 @@
 // data is shared and is replaced, never written, while somebody uses it.
 #pragma once
 
+#include "call_lives.h"
 #include "inductor_runtime/calls/library_calls.h"
 #include "kernel_interface.h"
 #include "linked_code.h"
@@ -90,7 +91,6 @@ class Executable {
   void sort_buffers();
   void prepare_item(size_t item);
   void drop_regions();
-  void find_lives();
   void run_items(Call& call, bool prepacks);
   void run_item(Call& call, size_t item);
   bool run_region(Call& call, const Region& region);
@@ -104,11 +104,6 @@ class Executable {
   void describe_memory();
   void run_kernel(Call& call, size_t item);
   class KernelCall;
-  /// What a call makes before an item, or the region that it begins, and is done with behind it.
-  struct Lives {
-    std::vector<size_t> begin;  // output buffers, by number
-    std::vector<uint32_t> end;  // inputs
-  };
   const std::string& kernel_name(size_t item) const {
     return std::get<loopir::Kernel>(parts_.schedule.items[item]).name;
   }
@@ -119,7 +114,6 @@ class Executable {
   std::shared_ptr<Prepacked> prepacked_for(Call& call);
   void find_prepacked(Call& call);
   void make_output(Call& call, size_t output);
-  void end_inputs(tn_call& c, size_t item) const;
   void give_outputs(Call& call);
   tenon::plugin::tensor tensor_of(Call& call, const loopir::View& view,
                                   bool in_whole_storage = false);
@@ -138,10 +132,9 @@ class Executable {
   std::unique_ptr<ItemTime[]> times_;         // by item, where a profile is wanted
   mutable std::atomic<bool> is_told_{false};  // somebody has asked for those times
   loopir::Ids made_buffers_;                  // outputs, and those that externs make
-  std::vector<size_t> made_at_once_;          // output buffers, by number, that no item writes
-  std::vector<Lives> lives_;                  // by item
-  std::vector<bool> is_last_of_buffer_;       // by output
-  std::atomic<Context*> spare_{nullptr};      // the context that was given back last
+  CallLives lives_;
+  std::vector<bool> is_last_of_buffer_;   // by output
+  std::atomic<Context*> spare_{nullptr};  // the context that was given back last
   std::mutex guarding_pool_, guarding_prepacked_;
   std::vector<std::unique_ptr<Context>> pool_;
   Prepacking prepacking_;
