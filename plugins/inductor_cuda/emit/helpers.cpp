@@ -1,6 +1,8 @@
 // Remainders of real numbers and powers of integers, as loops.
 #include "helpers.h"
 
+#include "real_power.h"
+
 #include <llvm/IR/IRBuilder.h>
 #include <tenon/plugin.hpp>
 
@@ -113,6 +115,7 @@ void integer_power(Function& f) {
 void add_helpers(llvm::Module& module) {
   if (Function* f = module.getFunction("tenon_real_fmod")) real_fmod(*f);
   if (Function* f = module.getFunction("tenon_integer_power")) integer_power(*f);
+  if (Function* f = module.getFunction("tenon_inductor_pow_f64")) define_real_power(*f);
   std::string missing;
   for (const Function& f : module)
     if (f.isDeclaration() && !f.isIntrinsic())

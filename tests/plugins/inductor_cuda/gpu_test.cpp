@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -69,6 +71,34 @@ TEST_F(Gpu, FunctionsAgreeWithTheCpu) {
   expect_same("pow", {positive}, [](auto& in) { return in[0].pow(1.7); });
   expect_same("gelu", {x}, [](auto& in) { return gelu(in[0]); });
   expect_same("remainder", {x, positive}, [](auto& in) { return remainder(in[0], in[1]); });
+}
+
+// Of doubles to a few units in the last place, special values as C's.
+TEST_F(Gpu, PowersOfDoubles) {
+  double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  std::vector<double> numbers{0.0,  -0.0, 1.0,   -1.0, 2.0,    -2.0,  3.0,   -3.0,    0.5,
+                              0.75, 1.5,  0.999, 0.9,  1e-310, 1e300, 7.25,  -1023.5, 1e-5,
+                              inf,  -inf, nan,   52.0, -53.0,  1e17,  1e-17, 700.0};
+  for (double x : {0.7071, 0.7499999, 0.7500001, 1.4999999, 1.0000001, 123.456})
+    numbers.push_back(x);
+  Tensor all = tensor(numbers), x = all.unsqueeze(1), y = all.unsqueeze(0);
+  Tensor there = x.to(gpu, Dtype::f64).pow(y.to(gpu, Dtype::f64)).to(kCPU, Dtype::f64);
+  Tensor here = x.pow(y);
+  for (size_t i = 0; i < numbers.size(); ++i)
+    for (size_t k = 0; k < numbers.size(); ++k) {
+      auto at = [&](const Tensor& t) {
+        return t.select(0, int64_t(i)).select(0, int64_t(k)).item<double>();
+      };
+      double found = at(there), expected = at(here);
+      if (std::isnan(expected)) {
+        EXPECT_TRUE(std::isnan(found)) << numbers[i] << " to " << numbers[k] << " gives " << found;
+        continue;
+      }
+      EXPECT_EQ(std::signbit(found), std::signbit(expected)) << numbers[i] << " to " << numbers[k];
+      double bound = std::isfinite(expected) ? std::abs(expected) * 1e-14 + 5e-324 : 0;
+      EXPECT_TRUE(found == expected || std::abs(found - expected) <= bound)
+          << numbers[i] << " to " << numbers[k] << ": " << found << ", not " << expected;
+    }
 }
 
 TEST_F(Gpu, Reductions) {
