@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <ctime>
 #include <map>
@@ -173,16 +174,33 @@ std::optional<std::string> ArtifactCache::get(const CacheKey& key) {
   return bytes;
 }
 
+namespace {
+
+/// What KeyBuilder has written as digits; nothing for other names.
+std::optional<Digest> digest_in(std::string_view name) {
+  Digest bytes{};
+  if (name.size() != 2 * bytes.size()) return std::nullopt;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const char *digits = name.data() + 2 * i, *end = digits + 2;
+    if (std::from_chars(digits, end, bytes[i], 16).ptr != end) return std::nullopt;
+  }
+  return bytes;
+}
+
+}  // namespace
+
 void ArtifactCache::note_use(const CacheKey& key) {
   constexpr size_t most_kept = 65536;
+  std::optional<Digest> name = digest_in(key.name);
   std::lock_guard lock(used_lock_);
-  if (used_.size() < most_kept) used_.emplace(key.folder, key.name);
+  if (name && n_used_ < most_kept) n_used_ += used_[key.folder].insert(*name).second;
 }
 
 std::vector<CacheKey> ArtifactCache::used() const {
   std::lock_guard lock(used_lock_);
   std::vector<CacheKey> keys;
-  for (const auto& [folder, name] : used_) keys.push_back({folder, name});
+  for (const auto& [folder, names] : used_)
+    for (const Digest& name : names) keys.push_back({folder, to_hex(text_of(name))});
   return keys;
 }
 

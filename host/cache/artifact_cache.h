@@ -9,8 +9,11 @@
 // Counters: cache.hit, cache.miss, cache.writes, cache.damaged, cache.evicted.
 #pragma once
 
+#include "graph/hash.h"
+
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -63,7 +66,9 @@ class ArtifactCache {
   const std::string root_;
   std::atomic<bool> told_{false};
   mutable std::mutex used_lock_;
-  std::set<std::pair<std::string, std::string>> used_;
+  /// By folder, names as bytes: a process may compile for a long time.
+  std::map<std::string, std::set<Digest>> used_;
+  size_t n_used_ = 0;
   std::mutex measuring_;
   /// Bytes that were written since this process measured the store: many where it never did.
   std::atomic<int64_t> unmeasured_{int64_t{1} << 60};
