@@ -79,6 +79,12 @@ Tensor narrowed(const Tensor& self, int64_t dim, SymInt start, SymInt length) {
 
 // ---- several parts
 
+// A call must not ask for more parts than a machine can hold.
+void check_part_count(std::string_view op, int64_t count) {
+  constexpr int64_t most_parts = int64_t{1} << 20;
+  require(count <= most_parts, "{}: at most {} parts can be made, found {}", op, most_parts, count);
+}
+
 ViewMeta part(const Tensor& self, size_t dim, SymInt start, SymInt length) {
   ViewMeta m{dims_of(self.sizes()), dims_of(self.strides()), sym_offset_of(self)};
   m.offset = m.offset + start * m.strides[dim];
@@ -111,6 +117,7 @@ std::vector<ViewMeta> equal_parts(const Tensor& self, SymInt split_size, int64_t
   int64_t count = split_size == 0
                       ? 1
                       : std::max<int64_t>(((size + split_size - 1) / split_size).guard_int(), 1);
+  check_part_count("split", count);
   std::vector<ViewMeta> parts;
   for (int64_t i = 0; i < count; ++i) {
     SymInt start = split_size * i;
@@ -122,15 +129,10 @@ std::vector<ViewMeta> equal_parts(const Tensor& self, SymInt split_size, int64_t
 std::vector<ViewMeta> unbound(const Tensor& self, int64_t dim) {
   require(self.dim() > 0, "unbind: the tensor has no dimensions");
   int64_t count = self.size(dim).guard_int();
+  check_part_count("unbind", count);
   std::vector<ViewMeta> parts;
   for (int64_t i = 0; i < count; ++i) parts.push_back(selected(self, dim, i));
   return parts;
-}
-
-// A call must not ask for more parts than a machine can hold.
-void check_part_count(std::string_view op, int64_t count) {
-  constexpr int64_t most_parts = int64_t{1} << 24;
-  require(count <= most_parts, "{}: at most {} parts can be made, found {}", op, most_parts, count);
 }
 
 std::vector<Tensor> chunked(const Tensor& self, int64_t chunks, int64_t dim) {
