@@ -17,6 +17,7 @@
 #include "core/device/device_memory.h"
 #include "debug/op_compare.h"
 #include "folders.h"
+#include "graph/text/parse.h"
 #include "ops/decompose.h"
 
 #include <tenon/autograd.h>
