@@ -201,7 +201,8 @@ TENON_API bool is_compiling();
 /// mode obey it; kernels that the host calls op by op are as they are.
 TENON_API void set_deterministic(bool on);
 TENON_API bool is_deterministic();
-/// Forgets all compiled code and counters of the process.
+/// Forgets all compiled code and counters of the process, those of compiled backward passes among
+/// them. Throws UserError inside of such a pass.
 TENON_API void reset();
 /// Names of the backends, without those tagged so.
 TENON_API std::vector<std::string> list_backends(const std::vector<std::string>& exclude_tags = {
