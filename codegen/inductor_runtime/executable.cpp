@@ -309,12 +309,11 @@ tensor Executable::tensor_of(Call& call, const View& view, bool in_whole_storage
 
 // ---- the call
 
-void Executable::make_output(Call& call, size_t output) {
-  Context& context = call.context;
-  const Context::OutputShape& o = context.outputs[output];
-  context.tensors[o.buffer] = tensor::strided(o.sizes, o.strides, o.dtype);
-  context.pointers[o.buffer] = context.tensors[o.buffer]->data;
-  if (reinterpret_cast<uintptr_t>(context.pointers[o.buffer]) % 64 != 0)
+void Executable::Context::make_output(size_t output) {
+  const OutputShape& o = outputs[output];
+  tensors[o.buffer] = tensor::strided(o.sizes, o.strides, o.dtype);
+  pointers[o.buffer] = tensors[o.buffer]->data;
+  if (reinterpret_cast<uintptr_t>(pointers[o.buffer]) % 64 != 0)
     throw error(TN_INTERNAL, "the host's memory for an output is not aligned");
 }
 
@@ -341,7 +340,7 @@ void Executable::call(tn_call& c) {
             loopir::table_of(parts_.program, {c.syms, c.n_syms}, context.table)};
   place_arena(context, call.symbols);
   for (auto [buffer, slot] : inputs_) context.pointers[buffer] = c.inputs[slot]->data;
-  for (size_t output : lives_.begin_of_call()) make_output(call, output);
+  for (size_t output : lives_.begin_of_call()) context.make_output(output);
   find_prepacked(call);
   run_items(call, false);
   give_outputs(call);

@@ -113,7 +113,6 @@ class Executable {
   loopir::MemoryPlan plan_for(std::span<const int64_t> symbols) const;
   std::shared_ptr<Prepacked> prepacked_for(Call& call);
   void find_prepacked(Call& call);
-  void make_output(Call& call, size_t output);
   void give_outputs(Call& call);
   tenon::plugin::tensor tensor_of(Call& call, const loopir::View& view,
                                   bool in_whole_storage = false);

@@ -22,6 +22,9 @@ struct Executable::Context {
   std::vector<int64_t> table;        // of a call's numbers, where there are more than its symbols
   std::vector<tenon::plugin::tensor> tensors;  // by buffer: outputs and what externs made
   PackedWeights packed;
+
+  /// Memory of the host for an output buffer, by number.
+  void make_output(size_t output);
 };
 
 struct Executable::Call {

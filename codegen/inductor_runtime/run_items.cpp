@@ -168,7 +168,7 @@ void Executable::run_items(Call& call, bool prepacks) {
         if (parts_.is_prepacked[i]) call.context.pointers[b] = call.prepacked->pointers[b];
     if (parts_.is_prepacked[i] != prepacks) continue;
     if (!prepacks)
-      for (size_t output : lives_.begin_of(i)) make_output(call, output);
+      for (size_t output : lives_.begin_of(i)) call.context.make_output(output);
     bool begins = !prepacks && region != parts_.regions.end() && region->first == i;
     auto start =
         times_ ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
