@@ -101,7 +101,7 @@ std::unique_ptr<inductor::Executable> compile(const tn_compile_request& request,
   // Loops that share memory become one kernel, activations a part of products.
   fuse(parts, choices);
   parts.statistics.loops_text = loopir::text_of(parts.program, parts.schedule);
-  if (choices.verifies) inductor::require_sound(loopir::problem_of(parts.program, parts.schedule));
+  if (choices.verifies) loopir::require_sound(loopir::problem_of(parts.program, parts.schedule));
 
   // What depends on parameters only is made once, and again when those change.
   if (choices.freezes) parts.is_prepacked = inductor::find_prepacked(parts.program, parts.schedule);

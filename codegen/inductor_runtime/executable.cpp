@@ -17,10 +17,6 @@ using tenon::plugin::error;
 using tenon::plugin::host;
 using tenon::plugin::tensor;
 
-void require_sound(const std::string& problem) {
-  if (!problem.empty()) throw error(TN_INTERNAL, "verify: " + problem);
-}
-
 /// A context out of the pool, for one call. One that keeps nothing prepacked waits in front of it,
 /// where no lock is needed.
 class Executable::Lease {
@@ -173,7 +169,7 @@ void Executable::describe_memory() {
   std::vector<int64_t> hints;
   for (const loopir::Symbol& s : p.expressions.symbols) hints.push_back(s.hint);
   loopir::MemoryPlan plan = plan_for(hints);
-  if (parts_.options.verifies) require_sound(loopir::problem_of(p, steps_, plan, hints));
+  if (parts_.options.verifies) loopir::require_sound(loopir::problem_of(p, steps_, plan, hints));
   Statistics& s = parts_.statistics;
   s.planned_bytes = plan.bytes;
   s.naive_bytes = plan.naive_bytes;
@@ -216,18 +212,12 @@ void Executable::place_arena(Context& context, std::span<const int64_t> symbols)
   context.outputs.clear();
   for (Id b = 0; b < p.buffers.size(); ++b)
     if (p.buffers[b].place == Buffer::Place::output)
-      context.outputs.push_back({b, p.buffers[b].dtype, evaluated(p.buffers[b].sizes, symbols),
-                                 evaluated(p.buffers[b].strides, symbols)});
+      context.outputs.push_back({b, p.buffers[b].dtype,
+                                 loopir::evaluated(p.expressions, p.buffers[b].sizes, symbols),
+                                 loopir::evaluated(p.expressions, p.buffers[b].strides, symbols)});
   context.sizes.clear();
   for (uint32_t s : sized_by_) context.sizes.push_back(symbols[s]);
   context.is_placed = true;
-}
-
-std::vector<int64_t> Executable::evaluated(const loopir::Ids& ids,
-                                           std::span<const int64_t> symbols) const {
-  std::vector<int64_t> out;
-  for (Id id : ids) out.push_back(parts_.program.expressions.evaluate(id, symbols));
-  return out;
 }
 
 // What is prepacked for these versions: as it was last, or anew.
@@ -269,42 +259,15 @@ void Executable::find_prepacked(Call& call) {
 
 // ---- tensors for the host
 
-namespace {
-
-tensor over_memory(void* data, std::span<const int64_t> sizes, std::span<const int64_t> strides,
-                   int32_t dtype) {
-  tn_tensor* out = nullptr;
-  tenon::plugin::check(host->tensor->from_memory(data, sizes.data(), strides.data(),
-                                                 static_cast<int32_t>(sizes.size()), dtype,
-                                                 TN_DEV_CPU, -1, nullptr, nullptr, &out));
-  return tensor(out);
-}
-
-}  // namespace
-
 tensor Executable::tensor_of(Call& call, const View& view, bool in_whole_storage) {
   const Buffer& info = parts_.program.buffers[view.buffer];
-  std::vector<int64_t> sizes = evaluated(view.sizes, call.symbols);
-  std::vector<int64_t> strides = evaluated(view.strides, call.symbols);
-  int64_t offset = parts_.program.expressions.evaluate(view.offset, call.symbols);
-  tn_tensor* base = nullptr;  // whose memory the buffer is, where there is one
-  if (info.place == Buffer::Place::input) base = call.c.inputs[info.slot];
-  if (info.place == Buffer::Place::constant) base = parts_.program.constants[info.slot].get();
-  if (call.context.tensors[view.buffer]) base = call.context.tensors[view.buffer].get();
-  if (!base && call.prepacked) base = call.prepacked->tensors[view.buffer].get();
-  if (base) {
-    bool is_same = offset == 0 && static_cast<int32_t>(sizes.size()) == base->ndim &&
-                   std::equal(sizes.begin(), sizes.end(), base->sizes) &&
-                   std::equal(strides.begin(), strides.end(), base->strides);
-    if (is_same) return tensor::share(base);
-    return tensor::share(base).as_strided(sizes, strides, base->storage_offset + offset);
-  }
-  auto* memory = static_cast<std::byte*>(call.context.pointers[view.buffer]);
-  int64_t item = loopir::item_size(info.dtype), one = 1;
-  if (!in_whole_storage) return over_memory(memory + offset * item, sizes, strides, info.dtype);
-  int64_t elements = loopir::bytes_of(parts_.program, info, call.symbols) / item;
-  return over_memory(memory, {&elements, 1}, {&one, 1}, info.dtype)
-      .as_strided(sizes, strides, offset);
+  loopir::BufferMemory memory{nullptr, call.context.pointers[view.buffer]};
+  if (info.place == Buffer::Place::input) memory.tensor = call.c.inputs[info.slot];
+  if (info.place == Buffer::Place::constant)
+    memory.tensor = parts_.program.constants[info.slot].get();
+  if (call.context.tensors[view.buffer]) memory.tensor = call.context.tensors[view.buffer].get();
+  if (!memory.tensor && call.prepacked) memory.tensor = call.prepacked->tensors[view.buffer].get();
+  return loopir::tensor_of(parts_.program, view, call.symbols, memory, in_whole_storage, {});
 }
 
 // ---- the call

@@ -58,9 +58,6 @@ struct Parts {
 
 std::vector<NamedKernel> named_kernels(const Parts& parts);
 
-/// Throws `error` where `problem` is not empty.
-void require_sound(const std::string& problem);
-
 /// Time spent in one item.
 struct ItemTime {
   std::atomic<int64_t> calls{0}, nanoseconds{0};
@@ -116,7 +113,6 @@ class Executable {
   void give_outputs(Call& call);
   tenon::plugin::tensor tensor_of(Call& call, const loopir::View& view,
                                   bool in_whole_storage = false);
-  std::vector<int64_t> evaluated(const loopir::Ids& ids, std::span<const int64_t> symbols) const;
 
   Parts parts_;
   Disassembler disassembler_ = nullptr;

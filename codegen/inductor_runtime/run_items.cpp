@@ -122,6 +122,7 @@ bool Executable::run_region(Call& call, const Region& region) {
 
 // Whether the tensor lies in the arena: an op that gave back its operand.
 bool Executable::is_borrowed(const Call& call, const tn_tensor* t) const {
+  if (!t) return false;
   auto* data = static_cast<const std::byte*>(t->data);
   auto has = [&](const Memory& m) {
     return m.data() && data >= m.data() && data < m.data() + m.size();
@@ -140,20 +141,9 @@ void Executable::run_extern(Call& call, size_t item) {
   for (size_t r = 0; r < results.size(); ++r) {
     Id buffer = e.results()[r];
     if (buffer == none) continue;
-    const Buffer& info = parts_.program.buffers[buffer];
-    std::vector<int64_t> sizes = evaluated(info.sizes, call.symbols);
-    std::vector<int64_t> strides = evaluated(info.strides, call.symbols);
-    const tn_tensor* t = results[r].get();
-    e.check_result(r, t, info.dtype, sizes);
-    bool as_promised = true;
-    for (size_t d = 0; as_promised && d < sizes.size(); ++d)
-      as_promised = sizes[d] == 1 || t->strides[d] == strides[d];
     // Memory of the arena must not leave the call, nor be read after it is used again.
-    if (!as_promised || is_borrowed(call, t)) {
-      tensor copy = tensor::strided(sizes, strides, info.dtype);
-      copy.copy_from(t);
-      results[r] = std::move(copy);
-    }
+    bool is_lent = is_borrowed(call, results[r].get());
+    results[r] = e.as_promised(r, std::move(results[r]), parts_.program, call.symbols, is_lent, {});
     call.context.pointers[buffer] = results[r]->data;
     if (is_prepacked) call.prepacked->pointers[buffer] = results[r]->data;
     (is_prepacked ? call.prepacked->tensors : call.context.tensors)[buffer] = std::move(results[r]);

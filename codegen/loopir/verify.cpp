@@ -152,4 +152,8 @@ std::string problem_of(const Program& program, std::span<const Access> accesses,
   return "";
 }
 
+void require_sound(const std::string& problem) {
+  if (!problem.empty()) throw tenon::plugin::error(TN_INTERNAL, "verify: " + problem);
+}
+
 }  // namespace loopir

@@ -13,5 +13,7 @@ std::string problem_of(const Program& program, const Product& product);
 /// Buffers that live at the same time and overlap, or leave the arena.
 std::string problem_of(const Program& program, std::span<const Access> accesses,
                        const MemoryPlan& plan, std::span<const int64_t> symbols);
+/// Throws `error` TN_INTERNAL where `problem` is not empty.
+void require_sound(const std::string& problem);
 
 }  // namespace loopir

@@ -67,4 +67,24 @@ const BackwardCode::Variant& BackwardCode::add_part(const std::vector<bool>& und
   return *by_tangents_.emplace(undefined, chosen).first->second;
 }
 
+std::vector<Tensor> BackwardCode::gradients(const Variant& half, const std::vector<bool>& undefined,
+                                            std::vector<Tensor> made) {
+  if (half.part) {
+    std::vector<Tensor> all(half_.graph->outputs().size());
+    for (size_t i = 0; i < made.size(); ++i) all[half.part->outputs[i]] = std::move(made[i]);
+    return all;
+  }
+  if (std::ranges::find(undefined, true) == undefined.end()) return made;
+  std::call_once(tangents_once_, [&] {
+    tangents_ = tangents_of_outputs(*half_.graph, n_saved_, undefined.size());
+  });
+  for (size_t g = 0; g < made.size(); ++g) {
+    bool is_reached = tangents_[g].empty();
+    for (size_t t = 0; t < tangents_[g].size(); ++t)
+      is_reached = is_reached || (tangents_[g][t] && !undefined[t]);
+    if (!is_reached) made[g] = Tensor();
+  }
+  return made;
+}
+
 }  // namespace tenon

@@ -29,6 +29,11 @@ class BackwardCode {
   /// `most_parts` combinations.
   const Variant& for_tangents(const std::vector<bool>& undefined);
 
+  /// The gradients that the half has made, by those of the function. Of those that only undefined
+  /// tangents led to the whole half makes zeros; a plain run would not come there.
+  std::vector<Tensor> gradients(const Variant& half, const std::vector<bool>& undefined,
+                                std::vector<Tensor> made);
+
   static constexpr size_t most_parts = 8;
 
  private:
@@ -44,6 +49,8 @@ class BackwardCode {
   std::optional<Variant> whole_;
   std::map<std::vector<bool>, const Variant*> by_tangents_;
   std::vector<std::unique_ptr<Variant>> parts_;
+  std::once_flag tangents_once_;
+  std::vector<std::vector<bool>> tangents_;  // by gradient: those that lead there
 };
 
 }  // namespace tenon

@@ -245,11 +245,10 @@ class CompiledNode final : public autograd::Node {
     return grad;
   }
 
-  const BackwardCode::Variant& backward_for(const std::vector<Tensor>& grads) const {
-    if (std::ranges::all_of(grads, &Tensor::defined)) return plan_->backward.whole();
+  static std::vector<bool> undefined_of(const std::vector<Tensor>& grads) {
     std::vector<bool> undefined;
     for (const Tensor& g : grads) undefined.push_back(!g.defined());
-    return plan_->backward.for_tangents(undefined);
+    return undefined;
   }
 
   // The values that a half of the backward reads, by its inputs; undefined ones stand for numbers.
@@ -278,7 +277,8 @@ class CompiledNode final : public autograd::Node {
 
   std::vector<Tensor> run_backward(std::vector<Tensor> grads) {
     BelowAutograd below;
-    const BackwardCode::Variant& half = backward_for(grads);
+    const std::vector<bool> undefined = undefined_of(grads);
+    const BackwardCode::Variant& half = plan_->backward.for_tangents(undefined);
     std::vector<Tensor> values = inputs_of(half, grads);
     const autograd::EngineOptions* pass = autograd::current_pass();
     bool donates = config::flags().functorch.donated_buffer && pass && !pass->keep_graph &&
@@ -291,19 +291,18 @@ class CompiledNode final : public autograd::Node {
     std::vector<Tensor> made(half.part ? half.part->outputs.size()
                                        : plan_->derivative.gradients.size());
     call_owning(*half.code, heads, words, made, donates);
-    if (!half.part) return made;
-    std::vector<Tensor> gradients(plan_->derivative.gradients.size());
-    for (size_t i = 0; i < made.size(); ++i) gradients[half.part->outputs[i]] = std::move(made[i]);
-    return gradients;
+    return plan_->backward.gradients(half, undefined, std::move(made));
   }
 
   // The backward half as a part of the pass that is being recorded.
   std::vector<Tensor> record_backward(std::vector<Tensor>& grads) {
-    std::vector<bool> undefined(saved_.size());
-    for (const Tensor& g : grads) undefined.push_back(!g.defined());
+    const std::vector<bool> undefined = undefined_of(grads);
     BackwardCode::Variant half;
-    if (std::ranges::find(undefined, true) != undefined.end())
-      half.part = without_tangents(*plan_->halves.backward.graph, undefined);
+    if (std::ranges::find(undefined, true) != undefined.end()) {
+      std::vector<bool> inputs(saved_.size());
+      inputs.insert(inputs.end(), undefined.begin(), undefined.end());
+      half.part = without_tangents(*plan_->halves.backward.graph, inputs);
+    }
     std::vector<Tensor> values = inputs_of(half, grads);
     const std::vector<uint64_t>& words = autograd::stand_ins->lists.at(this);
     std::vector<SymInt> symbols;
@@ -313,11 +312,7 @@ class CompiledNode final : public autograd::Node {
     else
       for (uint64_t word : words) symbols.push_back(std::bit_cast<SymInt>(word));
     const Extracted& graph = half.part ? half.part->half : plan_->halves.backward;
-    std::vector<Tensor> made = record_graph(*graph.graph, values, symbols);
-    if (!half.part) return made;
-    std::vector<Tensor> gradients(plan_->derivative.gradients.size());
-    for (size_t i = 0; i < made.size(); ++i) gradients[half.part->outputs[i]] = std::move(made[i]);
-    return gradients;
+    return plan_->backward.gradients(half, undefined, record_graph(*graph.graph, values, symbols));
   }
 
   static void call_owning(Artifact& code, std::span<detail::TensorHead*> heads,

@@ -216,9 +216,7 @@ std::vector<bool> read_values(const Graph& graph) {
 std::optional<MaskedBackward> without_tangents(const Graph& backward,
                                                const std::vector<bool>& undefined) {
   std::shared_ptr<Graph> thinned = Thinning(backward, undefined).run();
-  bool gives_less = std::ranges::count(thinned->outputs(), no_value) >
-                    std::ranges::count(backward.outputs(), no_value);
-  if (!gives_less && thinned->nodes().size() >= backward.nodes().size()) return std::nullopt;
+  if (thinned->nodes().size() >= backward.nodes().size()) return std::nullopt;
   MaskedBackward out;
   std::vector<bool> read = read_values(*thinned);
   std::vector<ValueId> inputs, outputs;
@@ -237,6 +235,28 @@ std::optional<MaskedBackward> without_tangents(const Graph& backward,
   std::vector<NodeId> nodes(thinned->nodes().size());
   for (NodeId n = 0; n < nodes.size(); ++n) nodes[n] = n;
   out.half = Extractor(*thinned).cut(nodes, inputs, outputs);
+  return out;
+}
+
+std::vector<std::vector<bool>> tangents_of_outputs(const Graph& backward, size_t n_saved,
+                                                   size_t n_tangents) {
+  std::vector<std::vector<bool>> reaching(backward.values().size());
+  for (size_t t = 0; t < n_tangents; ++t) {
+    std::vector<bool>& own = reaching[backward.inputs()[n_saved + t]];
+    own.resize(n_tangents);
+    own[t] = true;
+  }
+  for (const Node& node : backward.nodes()) {
+    std::vector<bool> all;
+    Graph::for_each_use(node, [&](ValueId v) {
+      all.resize(std::max(all.size(), reaching[v].size()));
+      for (size_t t = 0; t < reaching[v].size(); ++t) all[t] = all[t] || reaching[v][t];
+    });
+    for (uint32_t r = 0; r < node.n_results; ++r) reaching[node.first_result + r] = all;
+  }
+  std::vector<std::vector<bool>> out;
+  for (ValueId v : backward.outputs())
+    out.push_back(v == no_value ? std::vector<bool>() : reaching[v]);
   return out;
 }
 

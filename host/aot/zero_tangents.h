@@ -18,8 +18,13 @@ struct MaskedBackward {
 
 /// `undefined` marks tangents among the inputs. Sums lose the parts that are gone, and what is
 /// linear in a part that is gone is gone, too; where neither is known, zeros take its place.
-/// Nothing where neither a call nor a gradient falls away.
+/// Nothing where no call falls away.
 std::optional<MaskedBackward> without_tangents(const Graph& backward,
                                                const std::vector<bool>& undefined);
+
+/// By output: the tangents that it is computed from; empty where there is none. The inputs are saved
+/// values, then tangents. Cost: the nodes times the tangents.
+std::vector<std::vector<bool>> tangents_of_outputs(const Graph& backward, size_t n_saved,
+                                                   size_t n_tangents);
 
 }  // namespace tenon

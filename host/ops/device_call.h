@@ -20,7 +20,7 @@ BoxedFn device_kernel(const OpEntry& op);
 
 /// Runs a call on a device as a compiled graph of its own; with `into_self` the result goes into the
 /// first argument, which has its layout. False where nobody compiles it. CPU tensors among the
-/// arguments are brought there. Filled in by backend/single_op.cpp.
+/// arguments are brought there. Filled in by backend/single_op/run.cpp.
 extern bool (*single_op_slot)(const CallArgs& call, Device device, bool into_self);
 /// Why not, for messages.
 extern std::string (*why_no_single_op_slot)(const CallArgs& call, Device device);

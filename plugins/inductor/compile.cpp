@@ -167,7 +167,7 @@ std::unique_ptr<Executable> compile_once(const Job& job) {
          job.run.code.rounds_narrow});
   parts.statistics.loops_text = loopir::text_of(parts.program, parts.schedule);
 
-  if (given.verify) require_sound(loopir::problem_of(parts.program, parts.schedule));
+  if (given.verify) loopir::require_sound(loopir::problem_of(parts.program, parts.schedule));
 
   // What depends on parameters only is prepacked, and again when those change.
   parts.is_prepacked = find_prepacked(parts.program, parts.schedule);

@@ -101,10 +101,6 @@ void describe_items(Parts& parts) {
   }
 }
 
-void require_sound(const std::string& problem) {
-  if (!problem.empty()) throw error(TN_INTERNAL, "verify: " + problem);
-}
-
 /// Throws KernelFailure.
 std::unique_ptr<Executable> compile_once(const Job& job) {
   auto start = std::chrono::steady_clock::now();
@@ -128,7 +124,7 @@ std::unique_ptr<Executable> compile_once(const Job& job) {
     parts.statistics.fusion_text +=
         note.producer + " -> " + note.consumer + ": " + note.verdict + "\n";
   parts.statistics.loops_text = loopir::text_of(parts.program, parts.schedule);
-  if (given.verify) require_sound(loopir::problem_of(parts.program, parts.schedule));
+  if (given.verify) loopir::require_sound(loopir::problem_of(parts.program, parts.schedule));
 
   // Each kernel gets a grid and code.
   make_kernels(job, parts);

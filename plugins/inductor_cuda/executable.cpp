@@ -45,13 +45,6 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
   check(parts_.device.api->error_flag(parts_.device.index, &flag_));
 }
 
-std::vector<int64_t> Executable::evaluated(const loopir::Ids& ids,
-                                           std::span<const int64_t> table) const {
-  std::vector<int64_t> out;
-  for (Id id : ids) out.push_back(parts_.program.expressions.evaluate(id, table));
-  return out;
-}
-
 // ---- plans
 
 void Executable::plan_kernel(size_t item, std::span<const int64_t> table, Plan& out) const {
@@ -92,8 +85,8 @@ std::shared_ptr<const Executable::Plan> Executable::planned(std::span<const int6
   for (const auto& [item, kernel] : parts_.kernels) plan_kernel(item, table, *out);
   for (Id b = 0; b < p.buffers.size(); ++b)
     if (p.buffers[b].place == Buffer::Place::output)
-      out->outputs.push_back(
-          {b, evaluated(p.buffers[b].sizes, table), evaluated(p.buffers[b].strides, table)});
+      out->outputs.push_back({b, loopir::evaluated(p.expressions, p.buffers[b].sizes, table),
+                              loopir::evaluated(p.expressions, p.buffers[b].strides, table)});
   return out;
 }
 
@@ -110,43 +103,20 @@ std::shared_ptr<const Executable::Plan> Executable::plan_for(std::span<const int
 
 // ---- tensors
 
-namespace {
-
-tensor over_memory(void* data, std::span<const int64_t> sizes, std::span<const int64_t> strides,
-                   int32_t dtype, const Device& device) {
-  tn_tensor* out = nullptr;
-  check(host->tensor->from_memory(data, sizes.data(), strides.data(),
-                                  static_cast<int32_t>(sizes.size()), dtype, device.type,
-                                  device.index, nullptr, nullptr, &out));
-  return tensor(out);
+loopir::CallPlace Executable::place_of(const Call& call) const {
+  return {parts_.device.type, parts_.device.index, call.c.stream};
 }
-
-}  // namespace
 
 tensor Executable::tensor_of(Call& call, const View& view, bool in_whole_storage) {
   const Buffer& info = parts_.program.buffers[view.buffer];
-  std::vector<int64_t> sizes = evaluated(view.sizes, call.table);
-  std::vector<int64_t> strides = evaluated(view.strides, call.table);
-  int64_t offset = parts_.program.expressions.evaluate(view.offset, call.table);
-  tn_tensor* base = nullptr;  // whose memory the buffer is, where there is one
+  loopir::BufferMemory memory{nullptr, call.pointers[view.buffer]};
   if (info.place == Buffer::Place::input || info.place == Buffer::Place::number)
-    base = call.c.inputs[info.slot];
-  if (info.place == Buffer::Place::constant) base = parts_.program.constants[info.slot].get();
-  if (call.tensors[view.buffer]) base = call.tensors[view.buffer].get();
-  if (base) {
-    bool is_same = offset == 0 && static_cast<int32_t>(sizes.size()) == base->ndim &&
-                   std::equal(sizes.begin(), sizes.end(), base->sizes) &&
-                   std::equal(strides.begin(), strides.end(), base->strides);
-    if (is_same) return tensor::share(base);
-    return tensor::share(base).as_strided(sizes, strides, base->storage_offset + offset);
-  }
-  auto* memory = static_cast<std::byte*>(call.pointers[view.buffer]);
-  int64_t item = loopir::item_size(info.dtype), one = 1;
-  if (!in_whole_storage)
-    return over_memory(memory + offset * item, sizes, strides, info.dtype, parts_.device);
-  int64_t elements = loopir::bytes_of(parts_.program, info, call.table) / item;
-  return over_memory(memory, {&elements, 1}, {&one, 1}, info.dtype, parts_.device)
-      .as_strided(sizes, strides, offset);
+    memory.tensor = call.c.inputs[info.slot];
+  if (info.place == Buffer::Place::constant)
+    memory.tensor = parts_.program.constants[info.slot].get();
+  if (call.tensors[view.buffer]) memory.tensor = call.tensors[view.buffer].get();
+  return loopir::tensor_of(parts_.program, view, call.table, memory, in_whole_storage,
+                           place_of(call));
 }
 
 // Tensors that the caller gives have the sizes and strides of the graph.

@@ -60,7 +60,7 @@ class Executable {
   void give_outputs(Call& call);
   tenon::plugin::tensor tensor_of(Call& call, const loopir::View& view, bool in_whole_storage);
   bool is_borrowed(const Call& call, const tn_tensor* t) const;
-  std::vector<int64_t> evaluated(const loopir::Ids& ids, std::span<const int64_t> table) const;
+  loopir::CallPlace place_of(const Call& call) const;
   std::string statistics_json() const;
 
   Parts parts_;

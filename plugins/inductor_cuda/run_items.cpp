@@ -78,7 +78,7 @@ void Executable::run_kernel(Call& call, size_t item) {
 
 // Whether the tensor lies in the arena: an op that gave back its operand.
 bool Executable::is_borrowed(const Call& call, const tn_tensor* t) const {
-  if (!call.arena) return false;
+  if (!t || !call.arena) return false;
   auto* data = static_cast<const std::byte*>(t->data);
   const auto* begin = call.arena.data<const std::byte>();
   return data >= begin && data < begin + call.plan->arena_bytes;
@@ -92,21 +92,10 @@ void Executable::run_extern(Call& call, size_t item) {
   for (size_t r = 0; r < results.size(); ++r) {
     Id buffer = e.results()[r];
     if (buffer == none) continue;
-    const Buffer& info = parts_.program.buffers[buffer];
-    std::vector<int64_t> sizes = evaluated(info.sizes, call.table);
-    std::vector<int64_t> strides = evaluated(info.strides, call.table);
-    const tn_tensor* t = results[r].get();
-    e.check_result(r, t, info.dtype, sizes);
-    bool as_promised = true;
-    for (size_t d = 0; as_promised && d < sizes.size(); ++d)
-      as_promised = sizes[d] == 1 || t->strides[d] == strides[d];
     // Memory of the arena must not leave the call, nor be read after it is used again.
-    if (!as_promised || is_borrowed(call, t)) {
-      tensor copy =
-          tensor::strided(sizes, strides, info.dtype, parts_.device.type, parts_.device.index);
-      copy.copy_from(t, call.c.stream);
-      results[r] = std::move(copy);
-    }
+    bool is_lent = is_borrowed(call, results[r].get());
+    results[r] = e.as_promised(r, std::move(results[r]), parts_.program, call.table, is_lent,
+                               place_of(call));
     call.pointers[buffer] = results[r]->data;
     call.tensors[buffer] = std::move(results[r]);
   }

@@ -157,6 +157,22 @@ void ExternCall::check_result(size_t r, const tn_tensor* t, int32_t dtype,
                     "; this is a bug of what runs the op");
 }
 
+tensor ExternCall::as_promised(size_t r, tensor found, const Program& program,
+                               std::span<const int64_t> table, bool is_lent,
+                               const CallPlace& place) const {
+  const Buffer& info = program.buffers[results_[r]];
+  std::vector<int64_t> sizes = evaluated(program.expressions, info.sizes, table),
+                       strides = evaluated(program.expressions, info.strides, table);
+  check_result(r, found.get(), info.dtype, sizes);
+  bool is_kept = !is_lent;
+  for (size_t d = 0; is_kept && d < sizes.size(); ++d)
+    is_kept = sizes[d] == 1 || found->strides[d] == strides[d];
+  if (is_kept) return found;
+  tensor copy = tensor::strided(sizes, strides, info.dtype, place.device_type, place.device_index);
+  copy.copy_from(found.get(), place.stream);
+  return copy;
+}
+
 std::vector<tensor> ExternCall::run(const Expressions& x, std::span<const int64_t> table,
                                     const TensorOf& tensor_of) const {
   std::vector<tensor> operands;

@@ -1,6 +1,7 @@
 // An op that the host runs: its arguments with the tensors and sizes of a call.
 #pragma once
 
+#include "call_tensors.h"
 #include "loopir/program.h"
 
 #include <tenon/plugin.hpp>
@@ -26,9 +27,11 @@ class ExternCall {
   const Ids& results() const { return results_; }
   /// Whether tensor_of() has to give it views of whole storages.
   bool looks_by_place() const { return looks_by_place_; }
-  /// Throws unless the op gave what the code was made for: other code reads it by that.
-  void check_result(size_t r, const tn_tensor* t, int32_t dtype,
-                    std::span<const int64_t> sizes) const;
+  /// What other code reads as result r: the tensor, or where its strides are others, or its memory
+  /// is the call's own (`is_lent`), a copy of it. Throws unless dtype and sizes are the buffer's.
+  tenon::plugin::tensor as_promised(size_t r, tenon::plugin::tensor found, const Program& program,
+                                    std::span<const int64_t> table, bool is_lent,
+                                    const CallPlace& place) const;
 
   template <class V>
   void fields(V& v) {
@@ -43,6 +46,8 @@ class ExternCall {
   void link(const Program& program);
 
  private:
+  void check_result(size_t r, const tn_tensor* t, int32_t dtype,
+                    std::span<const int64_t> sizes) const;
   /// One argument with all that it points to.
   struct Argument {
     uint32_t kind = TN_ARG_NONE;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace inductor_cuda {
 
@@ -110,12 +111,18 @@ void integer_power(Function& f) {
   b.CreateRet(b.CreateSelect(is_negative, small, product));
 }
 
+/// By the names under which code of the host has them.
+constexpr std::pair<const char*, void (*)(Function&)> helpers[] = {
+    {"tenon_real_fmod", real_fmod},
+    {"tenon_integer_power", integer_power},
+    {"tenon_inductor_pow_f64", define_real_power},
+};
+
 }  // namespace
 
 void add_helpers(llvm::Module& module) {
-  if (Function* f = module.getFunction("tenon_real_fmod")) real_fmod(*f);
-  if (Function* f = module.getFunction("tenon_integer_power")) integer_power(*f);
-  if (Function* f = module.getFunction("tenon_inductor_pow_f64")) define_real_power(*f);
+  for (auto [name, define] : helpers)
+    if (Function* f = module.getFunction(name)) define(*f);
   std::string missing;
   for (const Function& f : module)
     if (f.isDeclaration() && !f.isIntrinsic())

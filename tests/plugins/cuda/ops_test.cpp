@@ -1,5 +1,5 @@
 // Ops on tensors of a device, and what they say where nothing can run them.
-#include "double.h"
+#include "device_work.h"
 
 #include <tenon/tenon.h>
 
@@ -10,20 +10,6 @@ namespace tenon {
 namespace {
 
 using testing::HasSubstr;
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
-double furthest(const Tensor& a, const Tensor& b) {
-  return static_cast<double>((a - b).abs().max().item<float>());
-}
 
 TEST(CudaOps, WithoutAKernelNameOpDeviceAndCure) {
   Tensor x = moved(gpu, ones({2}));
@@ -98,15 +84,7 @@ TEST(CudaOps, GiveListsAndSeveralResults) {
 TEST(CudaOps, HaveGradients) {
   WithFallback fallback;
   Tensor x = randn({3, 4}), w = randn({4, 2});
-  auto gradients = [&](Device device) {
-    Tensor a = moved(device, x.clone()), b = moved(device, w.clone());
-    a.requires_grad_();
-    b.requires_grad_();
-    (matmul(a, b).tanh() * a.sum()).sum().backward();
-    EXPECT_EQ(a.grad().device(), device);
-    return std::pair(to_cpu(a.grad()), to_cpu(b.grad()));
-  };
-  auto here = gradients(kCPU), there = gradients(gpu);
+  auto here = gradients_of_a_product(kCPU, x, w), there = gradients_of_a_product(gpu, x, w);
   EXPECT_LT(furthest(here.first, there.first), 1e-6);
   EXPECT_LT(furthest(here.second, there.second), 1e-6);
 }
@@ -122,23 +100,7 @@ TEST(CudaOps, GradientsCrossTheBorderOfACopy) {
 
 TEST(CudaOps, TrainANetworkThere) {
   WithFallback fallback;
-  auto train = [](Device device) {
-    manual_seed(3);
-    nn::Linear layer(8, 2);
-    layer.to(device);
-    optim::AdamW opt(layer.parameters(), {.lr = 1e-2});
-    Tensor x = moved(device, randn({16, 8})), y = moved(device, randn({16, 2}));
-    double last = 0;
-    for (int i = 0; i < 5; ++i) {
-      opt.zero_grad();
-      Tensor loss = mse_loss(layer(x), y);
-      loss.backward();
-      opt.step();
-      last = static_cast<double>(loss.item<double>());
-    }
-    return last;
-  };
-  EXPECT_NEAR(train(kCPU), train(gpu), 1e-6);
+  EXPECT_NEAR(loss_of_training(kCPU), loss_of_training(gpu), 1e-6);
 }
 
 }  // namespace

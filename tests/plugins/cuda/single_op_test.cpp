@@ -2,7 +2,7 @@
 // kernels that the double of the driver runs by the host's own kernels.
 #include "backend/backend.h"
 #include "config/config.h"
-#include "double.h"
+#include "device_work.h"
 #include "ops/op_table.h"
 
 #include <tenon/tenon.h>
@@ -20,20 +20,6 @@ using testing::HasSubstr;
 
 int64_t compiles() { return counters()["device.single_op_compiles"]; }
 int64_t fallbacks() { return counters()["device.fallbacks"]; }
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
-double furthest(const Tensor& a, const Tensor& b) {
-  return static_cast<double>((a - b).abs().max().item<float>());
-}
 
 class SingleOp : public testing::Test {
  protected:
@@ -203,42 +189,19 @@ TEST_F(SingleOp, ListsAndSeveralResultsComeBackInOrder) {
 
 TEST_F(SingleOp, GradientsAreComputedThere) {
   Tensor x = randn({3, 4}), w = randn({4, 2});
-  auto gradients = [&](Device device) {
-    Tensor a = moved(device, x.clone()), b = moved(device, w.clone());
-    a.requires_grad_();
-    b.requires_grad_();
-    (matmul(a, b).tanh() * a.sum()).sum().backward();
-    return std::pair(to_cpu(a.grad()), to_cpu(b.grad()));
-  };
   int64_t before = fallbacks();
-  auto here = gradients(kCPU), there = gradients(gpu);
+  auto here = gradients_of_a_product(kCPU, x, w), there = gradients_of_a_product(gpu, x, w);
   EXPECT_LT(furthest(here.first, there.first), 1e-5);
   EXPECT_LT(furthest(here.second, there.second), 1e-5);
   EXPECT_EQ(fallbacks(), before);
 }
 
 TEST_F(SingleOp, ANetworkIsTrainedAsOnTheCpu) {
-  auto train = [](Device device) {
-    manual_seed(3);
-    nn::Linear layer(8, 2);
-    layer.to(device);
-    optim::AdamW opt(layer.parameters(), {.lr = 1e-2});
-    Tensor x = moved(device, randn({16, 8})), y = moved(device, randn({16, 2}));
-    double last = 0;
-    for (int i = 0; i < 5; ++i) {
-      opt.zero_grad();
-      Tensor loss = mse_loss(layer(x), y);
-      loss.backward();
-      opt.step();
-      last = static_cast<double>(loss.item<double>());
-    }
-    return last;
-  };
   int64_t before = fallbacks();
-  EXPECT_NEAR(train(kCPU), train(gpu), 1e-6);
+  EXPECT_NEAR(loss_of_training(kCPU), loss_of_training(gpu), 1e-6);
   EXPECT_EQ(fallbacks(), before);
   int64_t known = compiles();
-  train(gpu);
+  loss_of_training(gpu);
   EXPECT_EQ(compiles(), known) << "a second training meets known kernels only";
 }
 

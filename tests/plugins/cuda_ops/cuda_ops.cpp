@@ -6,6 +6,7 @@
 // with numbers among their inputs.
 #include "../../fake_cuda/fake_cuda.h"
 
+#include <loopir/program.h>
 #include <tenon/cuda.h>
 #include <tenon/plugin.hpp>
 #include <tenon/plugin_program.hpp>
@@ -81,34 +82,12 @@ struct Launch {
   }
 };
 
-bool are_open(const std::vector<std::optional<Place>>& places, const FakeCudaLaunch& launch,
-              size_t (*bytes_of)(int32_t)) {
-  for (const auto& p : places)
-    if (p && p->span() && !launch.may_touch(p->data, p->span() * bytes_of(p->dtype))) return false;
-  return true;
-}
-
-size_t bytes_of(int32_t dtype) {
-  switch (dtype) {
-    case TN_U8:
-    case TN_I8:
-    case TN_BOOL:
-    case TN_F8_E5M2:
-    case TN_F8_E4M3FN:
-      return 1;
-    case TN_I16:
-    case TN_F16:
-    case TN_BF16:
-      return 2;
-    case TN_I32:
-    case TN_F32:
-    case TN_C32:
-      return 4;
-    case TN_C128:
-      return 16;
-    default:
-      return 8;
+bool are_open(const std::vector<std::optional<Place>>& places, const FakeCudaLaunch& launch) {
+  for (const auto& p : places) {
+    size_t bytes = p ? p->span() * static_cast<size_t>(loopir::item_size(p->dtype)) : 0;
+    if (bytes && !launch.may_touch(p->data, bytes)) return false;
   }
+  return true;
 }
 
 const tn_cuda_api& cuda() {
@@ -132,8 +111,7 @@ void complain(tn_status* failed) {
 // On a thread of its own: who waits for the device may be in the middle of recording a graph.
 int32_t run_kernel(void*, const FakeCudaKernel*, const FakeCudaLaunch* launch) {
   std::unique_ptr<Launch> work(*static_cast<Launch**>(launch->args[0]));
-  if (!are_open(work->inputs, *launch, bytes_of) || !are_open(work->outputs, *launch, bytes_of))
-    return 700;
+  if (!are_open(work->inputs, *launch) || !are_open(work->outputs, *launch)) return 700;
   std::thread([&] {
     tn_status* failed = barrier([&] { work->run(); });
     if (failed) complain(failed);

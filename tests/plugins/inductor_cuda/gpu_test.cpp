@@ -19,6 +19,9 @@ constexpr Device gpu(DeviceType::cuda);
 class Gpu : public testing::Test {
  protected:
   void SetUp() override {
+#ifdef TENON_OVER_THE_DOUBLE
+    ASSERT_GT(device_count(DeviceType::cuda), 0) << why_no_device(DeviceType::cuda);
+#endif
     if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << why_no_device(DeviceType::cuda);
     manual_seed(7);
   }

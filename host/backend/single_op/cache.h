@@ -1,7 +1,7 @@
 // The code of eager ops on devices: at most so many, those that were not used for longest go.
 #pragma once
 
-#include "backend/single_op_graph.h"
+#include "backend/single_op/graph.h"
 #include "core/sym/sym_program.h"
 #include "graph/artifact.h"
 

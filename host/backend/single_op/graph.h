@@ -1,7 +1,7 @@
 // The graph of one op that a call on a device is compiled as.
 #pragma once
 
-#include "backend/single_op_key.h"
+#include "backend/single_op/key.h"
 #include "graph/graph.h"
 
 #include <memory>

@@ -1,5 +1,5 @@
 // Reading a call: its key, and the numbers that the key leaves out.
-#include "backend/single_op_key.h"
+#include "backend/single_op/key.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Look-up of eager code by key, the least recently used going first.
-#include "backend/single_op_cache.h"
+#include "backend/single_op/cache.h"
 
 #include <algorithm>
 

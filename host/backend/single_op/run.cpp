@@ -3,14 +3,14 @@
 //
 // Problem: a device has no kernels of its own for the op table. Model: its code generator makes
 // them, one op at a time, with sizes, strides and floating numbers open. Method: the call's key
-// finds the code (single_op_key.h); at a miss the arguments are checked on fakes, the call is
+// finds the code (key.h); at a miss the arguments are checked on fakes, the call is
 // recorded, and compiled. What the backend declines is remembered by op and dtypes, and the caller
 // goes another way. Cost of a call that finds its code: some 0.5 us over the backend's own.
 #include "backend/backend.h"
 #include "backend/catalog.h"
 #include "backend/compile/call_backend.h"
 #include "backend/life/lifetime.h"
-#include "backend/single_op_cache.h"
+#include "backend/single_op/cache.h"
 #include "core/arguments.h"
 #include "core/device/device_memory.h"
 #include "core/device/provider.h"

@@ -1,5 +1,5 @@
 // Recording one call with symbols in the place of its numbers.
-#include "backend/single_op_graph.h"
+#include "backend/single_op/graph.h"
 
 #include "core/arguments.h"
 #include "graph/record.h"
