@@ -87,6 +87,20 @@ const tn_cuda_api code_api = {
     .slot = slot,
     .add_check = check_of,
     .error_flag = flag,
+    .function_new = nullptr,
+    .function_run = nullptr,
+    .function_drop = nullptr,
+    .function_describe = nullptr,
+    .mark_step = nullptr,
+    .begin_call = nullptr,
+    .note_skip = nullptr,
+    .describe_functions = nullptr,
+    .reset_functions = nullptr,
+    .overwritten_results = nullptr,
+    .check_result = nullptr,
+    .is_recording = nullptr,
+    .note_foreign_work = nullptr,
+    .reserve_random = nullptr,
 };
 
 }  // namespace tenon::cuda
