@@ -247,7 +247,10 @@ class Program {
                        .shared_bytes = 0,
                        ._r0 = 0,
                        .stream = c.stream,
-                       .args = args};
+                       .args = args,
+                       .arg_info = nullptr,
+                       .n_args = 0,
+                       ._r1 = 0};
     check(cuda().launch(kernel_, &how));
   }
 
