@@ -108,8 +108,10 @@ typedef struct tn_cuda_error_flag {    /* frozen, 16 bytes, aligned to 16 */
 typedef struct tn_cuda_function tn_cuda_function;
 
 /* Of an input. STATIC: its address rarely changes (parameters, buffers). WRITTEN: the function
- * writes to it. NUMBER: a CPU tensor without dimensions; other tensors are of the device. */
-enum { TN_CUDA_INPUT_STATIC = 1, TN_CUDA_INPUT_WRITTEN = 2, TN_CUDA_INPUT_NUMBER = 4 };
+ * writes to it. NUMBER: a CPU tensor without dimensions; other tensors are of the device. BY_PLACE:
+ * its offset within its storage matters, too (as_strided). */
+enum { TN_CUDA_INPUT_STATIC = 1, TN_CUDA_INPUT_WRITTEN = 2, TN_CUDA_INPUT_NUMBER = 4,
+       TN_CUDA_INPUT_BY_PLACE = 8 };
 /* Of an output. SAVED: only read by other functions of the device, such as what a forward keeps for
  * its backward; its memory stays in the arena, and no later recording touches it while a tensor
  * holds it. Others go to the user: `outputs` below says where their memory is. */
@@ -125,8 +127,9 @@ typedef struct tn_cuda_value {         /* frozen, 24 bytes */
 enum { TN_CUDA_OUTPUTS_FRESH = 0, TN_CUDA_OUTPUTS_POOL = 1 };
 /* RECORD_AT_ONCE: no warm-up (skip_cudagraph_warmup). FORCE_WARMUP: not even then
  * (force_cudagraphs_warmup). FORWARD: a backward will take the saved outputs. OR_ERROR: what would
- * run `launch` for a reason is an error (cudagraph_or_error). NO_MANAGED_WRITES: runs directly where a
- * written input is another function's output in the arena. SYNC: each call waits for its end.
+ * run `launch` for a reason is an error (cudagraph_or_error). NO_MANAGED_WRITES: runs directly
+ * where a written input is another function's output in the arena. SYNC: each call waits for its
+ * end.
  * POISON: freed memory of the arena becomes NaN. CHECKED: the arena's book is compared with the
  * live tensors after each recording (slow_path_cudagraph_asserts). DIRECT: never recorded, such as
  * by an option; the reason `disabled` is counted. NOT_DYNAMIC: with symbols, run directly
@@ -150,9 +153,12 @@ typedef struct tn_cuda_function_info { /* borrowed for the call, texts too */
   uint32_t min_nodes;                  /* fewer nodes run directly: `too_small`; 0: any */
   uint64_t arena_bytes;                /* what the arena begins with; 0: grows as needed */
   void* self;
-  /* As an artifact's call: outputs are new references. Calls come one at a time. */
+  /* As an artifact's call: outputs are new references. Any threads. */
   tn_status* (*launch)(void* self, tn_call*);
   void (*drop)(void* self);            /* optional; once, when the function is dropped */
+  /* [n_constants] CPU tensors that `launch` may copy to the device: they never change. Kept. */
+  tn_tensor* const* constants;
+  uint32_t n_constants, _r0;
 } tn_cuda_function_info;
 
 /* Why a graph is not recorded at all, told by who decides it. Ids: cpu_node, multiple_devices,
