@@ -67,6 +67,14 @@ const BackwardCode::Variant& BackwardCode::add_part(const std::vector<bool>& und
   return *by_tangents_.emplace(undefined, chosen).first->second;
 }
 
+std::vector<std::shared_ptr<Artifact>> BackwardCode::compiled() {
+  std::lock_guard lock(parts_mutex_);
+  std::vector<std::shared_ptr<Artifact>> out;
+  if (whole_) out.push_back(whole_->code);
+  for (const auto& part : parts_) out.push_back(part->code);
+  return out;
+}
+
 std::vector<Tensor> BackwardCode::gradients(const Variant& half, const std::vector<bool>& undefined,
                                             std::vector<Tensor> made) {
   if (half.part) {

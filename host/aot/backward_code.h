@@ -34,6 +34,9 @@ class BackwardCode {
   std::vector<Tensor> gradients(const Variant& half, const std::vector<bool>& undefined,
                                 std::vector<Tensor> made);
 
+  /// The code that was compiled so far.
+  std::vector<std::shared_ptr<Artifact>> compiled();
+
   static constexpr size_t most_parts = 8;
 
  private:

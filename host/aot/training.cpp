@@ -16,6 +16,7 @@
 
 #include "aot/backward_code.h"
 #include "aot/eager_training.h"
+#include "aot/joined_statistics.h"
 #include "autograd/collector.h"
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
@@ -389,7 +390,13 @@ class TrainingArtifact final : public Artifact {
     std::move(made.begin(), made.begin() + static_cast<ptrdiff_t>(outputs.size()), outputs.begin());
   }
 
-  std::string describe(int32_t what) const override { return plan_->forward->describe(what); }
+  std::string describe(int32_t what) const override {
+    std::string forward = plan_->forward->describe(what);
+    if (what != TN_DESC_STATS_JSON) return forward;
+    std::vector<std::string> backwards;
+    for (const auto& code : plan_->backward.compiled()) backwards.push_back(code->describe(what));
+    return joined_statistics(std::move(forward), backwards);
+  }
 
  private:
   std::vector<Tensor> run_forward(std::span<detail::TensorHead*> inputs,

@@ -2,6 +2,7 @@
 #include "compile/explain.h"
 
 #include "compile/site_settings.h"
+#include "compile/told.h"
 #include "core/error.h"
 #include "graph/text/print.h"
 #include "ops/op_table.h"
@@ -39,6 +40,8 @@ std::string explain_site(const Site& s) {
     out += message("version {}: {}\n", e.id, regime_of(site, e));
     out += e.recorded.guards.to_text();
     if (e.recorded.has_code) out += to_text(*e.recorded.graph);
+    for (const std::string& line : e.artifact ? told_by(*e.artifact) : std::vector<std::string>())
+      out += line + "\n";
   }
   for (const std::string& reason : site.recompile_reasons)
     out += "recompiled because " + reason + "\n";

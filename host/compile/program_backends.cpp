@@ -1,5 +1,6 @@
 // Backends that are callables of the program.
 #include "backend/backend.h"
+#include "backend/device_graphs.h"
 #include "config/config.h"
 #include "core/dispatch.h"
 #include "core/error.h"
@@ -169,6 +170,7 @@ void cudagraph_mark_step_begin() {
   require(!thread_modes.tracer, ErrorCode::unsupported,
           "cudagraph_mark_step_begin: called inside of a compiled callable; call it between calls");
   step.fetch_add(1, std::memory_order_relaxed);
+  begin_graph_generation();
   report::counter("cudagraphs.steps").add();
 }
 int64_t cudagraph_step() { return step.load(std::memory_order_relaxed); }

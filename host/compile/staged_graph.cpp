@@ -52,17 +52,23 @@ void look_at(const Graph& graph, bool verifies) {
   if (report::artifact_enabled("aot_graphs")) report::log_artifact("aot_graphs", to_text(graph));
 }
 
+// Those whose memory stays where it is: parameters, buffers, captured and marked tensors.
+std::vector<uint32_t> static_inputs_of(const Graph& graph) {
+  std::vector<uint32_t> out;
+  for (uint32_t i = 0; i < graph.inputs().size(); ++i) {
+    const ValueFlags& flags = graph.value(graph.inputs()[i]).flags;
+    if (flags.parameter || flags.buffer || flags.static_address) out.push_back(i);
+  }
+  return out;
+}
+
 CompileRequest request_for_half(CompileRequest request, const Extracted& half, Stage stage,
                                 uint32_t n_saved, bool verifies) {
   request.graph = half.graph;
   request.stage = stage;
   request.n_saved = n_saved;
   request.mutated_inputs.clear();
-  request.static_inputs.clear();
-  for (uint32_t i = 0; i < half.graph->inputs().size(); ++i) {
-    const ValueFlags& flags = half.graph->value(half.graph->inputs()[i]).flags;
-    if (flags.parameter || flags.static_address) request.static_inputs.push_back(i);
-  }
+  request.static_inputs = static_inputs_of(*half.graph);
   look_at(*half.graph, verifies);
   return request;
 }
@@ -87,11 +93,18 @@ std::shared_ptr<Artifact> assemble_halves(StagedGraph staged, const CompileReque
 
 }  // namespace
 
+// Of recordings the flag decides: a copy at the end of one writes where its input lay.
+static bool keeps_input_mutations(const BackendInfo& backend) {
+  bool by_flag = backend.name == "cudagraphs" &&
+                 config::flags().dynamo.cudagraph_backend_keep_input_mutation;
+  return backend.keep_inference_input_mutations || by_flag;
+}
+
 LowerOptions lowering_for(const BackendInfo& backend) {
   LowerOptions lower;
   lower.decomposes =
       decomposition_set(backend.decompositions, backend.decomposition_ops, backend.kept_ops);
-  lower.keep_input_mutations = backend.keep_inference_input_mutations;
+  lower.keep_input_mutations = keeps_input_mutations(backend);
   lower.remove_dead_code = config::flags().dynamo.dead_code_elimination;
   lower.merge_expressions = config::flags().functorch.cse;
   return lower;
@@ -138,6 +151,7 @@ std::shared_ptr<Artifact> assemble(StagedGraph staged, const std::shared_ptr<Gra
 
   // A graph without mutation; the wrapper puts effects and aliases right around its code.
   look_at(*staged.lowered.graph, staged.verifies);
+  whole.static_inputs = static_inputs_of(*whole.graph);
   whole.mutated_inputs = staged.lowered.mutated_inputs;
   auto compiled = wrap_inference(std::move(staged.lowered), make(whole));
   // Code for inference leaves no gradients behind: calls that want some run on the tape.

@@ -2,6 +2,7 @@
 #include "compile/tell_unit.h"
 
 #include "backend/compile/declined.h"
+#include "compile/told.h"
 #include "core/error.h"
 #include "core/joined.h"
 #include "formats/json.h"
@@ -85,6 +86,7 @@ void read_statistics(const std::string& json, GraphFacts& facts) try {
   if (!members) return;
   for (const auto& [name, value] : *members) {
     const auto* list = std::get_if<Json::Array>(&value.value());
+    if (list && (name == "told" || name == "recorded")) continue;  // told_by() has them
     if (list && name == "items") {
       read_kernels(*list, facts);
     } else if (list && name == "buffers") {
@@ -156,6 +158,12 @@ class TimedArtifact final : public Artifact {
                 std::shared_ptr<report::CodeTime> time)
       : inner_(std::move(inner)), unit_(unit), work_(work), time_(std::move(time)) {
     guards = inner_->guards;
+    time_->ask = [code = inner_.get()] { return told_by(*code); };
+  }
+  ~TimedArtifact() override {
+    std::lock_guard lock(time_->asking);
+    time_->told = time_->ask();
+    time_->ask = nullptr;
   }
 
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,

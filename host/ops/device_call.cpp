@@ -4,6 +4,7 @@
 #include "config/flags.h"
 #include "core/arguments.h"
 #include "core/device/device_memory.h"
+#include "core/device/overwritten.h"
 #include "ops/op_ids.h"
 #include "ops/op_kernels.h"
 #include "ops/pointwise.h"
@@ -45,7 +46,9 @@ std::optional<Device> device_argument(const CallArgs& call) {
 std::optional<Device> common_device(const CallArgs& call) {
   std::optional<Device> found;
   for_each_tensor(call, [&](const Tensor& t, uint32_t) {
-    if (is_host(t.device()) || found == t.device()) return;
+    if (is_host(t.device())) return;
+    check_not_overwritten(t);
+    if (found == t.device()) return;
     require(!found, "{}: its tensors are on {} and {}; move one of them with .to(device, dtype)",
             call.op->name, *found, t.device());
     found = t.device();

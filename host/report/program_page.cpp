@@ -224,6 +224,7 @@ void add_elsewhere(HtmlPage& page, const GraphFacts& g) {
 void add_compiled_graph(HtmlPage& page, const GraphFacts& g, int64_t all_ns, bool open) {
   page.begin_folded(summary_of(g, all_ns), open);
   page.graph(g.graph);
+  for (const std::string& line : g.told) page.paragraph(line);
   add_elsewhere(page, g);
   add_kernels(page, g);
   for (const auto& [title, text] : g.texts) page.folded(title, text);

@@ -159,15 +159,23 @@ bool Unit::takes_event() {
   return n < most_events;
 }
 
+static Told told_by(CodeTime& code) {
+  std::lock_guard lock(code.asking);
+  return code.ask ? code.ask() : code.told;
+}
+
 UnitFacts Unit::facts() const {
   UnitFacts out;
+  std::vector<std::shared_ptr<CodeTime>> codes;
   {
     std::lock_guard lock(units().facts_lock);
     out = facts_;
-    for (size_t i = 0; i < out.graphs.size(); ++i) {
-      out.graphs[i].calls = code_times_[i]->calls;
-      out.graphs[i].ns = code_times_[i]->ns;
-    }
+    codes = code_times_;
+  }
+  for (size_t i = 0; i < out.graphs.size(); ++i) {
+    out.graphs[i].calls = codes[i]->calls;
+    out.graphs[i].ns = codes[i]->ns;
+    out.graphs[i].told = told_by(*codes[i]);
   }
   out.kind = kind_;
   out.name = name_;

@@ -60,7 +60,7 @@ class Unit {
   void note_recompile(std::string_view why);
   void note_version(VersionFacts version);
   void note_saved(SavedFacts saved);
-  /// The time that its code takes is added to the result.
+  /// The time that its code takes is added to the result, which may know how to ask the code.
   std::shared_ptr<CodeTime> note_graph(GraphFacts graph);
 
   /// All so far.

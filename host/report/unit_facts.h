@@ -7,8 +7,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -80,9 +82,15 @@ struct SavedFacts {
   size_t n_forward = 0, n_backward = 0;       ///< nodes of the halves
 };
 
+/// Lines in which code tells what has become of it so far.
+using Told = std::vector<std::string>;
+
 /// How often code ran and how long.
 struct CodeTime {
   std::atomic<int64_t> calls{0}, ns{0};
+  std::mutex asking;           ///< guards the two below
+  std::function<Told()> ask;   ///< while the code lives
+  Told told;                   ///< its last words
 };
 
 /// A kernel or a library call, as the backend tells of it.
@@ -108,6 +116,7 @@ struct GraphFacts {
   std::vector<std::pair<std::string, std::string>> statistics, texts;  ///< name and value or text
   std::vector<MemoryBlock> buffers;
   int64_t calls = 0, ns = 0;  ///< of its code
+  Told told;                  ///< by its code, such as what was recorded of it
 };
 
 struct WorkTime {

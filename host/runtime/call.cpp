@@ -2,6 +2,7 @@
 #include "runtime/call.h"
 
 #include "backend/backend.h"
+#include "backend/device_graphs.h"
 #include "capture/outside.h"
 #include "capture/trace.h"
 #include "config/flags.h"
@@ -301,6 +302,7 @@ void reset() {
   forget_backward_slot();
   std::lock_guard lock(detail::all_sites_lock);
   for (detail::Site* site : detail::all_sites()) site->reset();
+  forget_recordings();
   report::reset_counters();
   report::forget_warnings();
 }

@@ -2,6 +2,7 @@
 #include "code_api.h"
 
 #include "error_flag.h"
+#include "function_api.h"
 #include "libraries.h"
 #include "modules.h"
 
@@ -72,21 +73,32 @@ tn_status* flag(int32_t dev, tn_cuda_error_flag** out) {
 
 }  // namespace
 
-const tn_cuda_api code_api = {
-    .struct_size = sizeof(tn_cuda_api),
-    ._r0 = 0,
-    .facts = facts,
-    .assemble = assemble_ptx,
-    .module_load = module_load,
-    .module_release = module_release,
-    .kernel = kernel,
-    .kernel_facts = kernel_facts,
-    .launch = launch_kernel,
-    .library_symbol = symbol,
-    .find_file = file,
-    .slot = slot,
-    .add_check = check_of,
-    .error_flag = flag,
-};
+namespace {
+
+tn_cuda_api filled_api() {
+  tn_cuda_api t{};
+  t.struct_size = sizeof t;
+  t.facts = facts;
+  t.assemble = assemble_ptx;
+  t.module_load = module_load;
+  t.module_release = module_release;
+  t.kernel = kernel;
+  t.kernel_facts = kernel_facts;
+  t.launch = launch_kernel;
+  t.library_symbol = symbol;
+  t.find_file = file;
+  t.slot = slot;
+  t.add_check = check_of;
+  t.error_flag = flag;
+  add_function_api(t);
+  return t;
+}
+
+}  // namespace
+
+const tn_cuda_api& code_api() {
+  static const tn_cuda_api table = filled_api();
+  return table;
+}
 
 }  // namespace tenon::cuda

@@ -5,6 +5,6 @@
 
 namespace tenon::cuda {
 
-extern const tn_cuda_api code_api;
+const tn_cuda_api& code_api();
 
 }  // namespace tenon::cuda

@@ -2,6 +2,7 @@
 #include "code_api.h"
 #include "gpu.h"
 #include "installation.h"
+#include "trees/recording.h"
 
 #include <tenon/plugin.hpp>
 
@@ -25,8 +26,8 @@ tn_status* props(void*, int32_t dev, tn_device_props* out) {
 tn_status* alloc(void*, int32_t dev, size_t bytes, tn_stream* stream, void** out) {
   return barrier([&] { *out = gpu_at(dev).allocate(bytes, stream); });
 }
-void free_memory(void*, int32_t dev, void* memory, size_t, tn_stream* stream) {
-  if (memory) gpu_at(dev).release(memory, stream);
+void free_memory(void*, int32_t dev, void* memory, size_t bytes, tn_stream* stream) {
+  if (memory) gpu_at(dev).release(memory, bytes, stream);
 }
 
 tn_status* host_alloc(void*, size_t bytes, void** out) {
@@ -67,15 +68,21 @@ tn_status* event_new(void*, int32_t dev, int32_t timing, tn_event** out) {
 void event_free(void*, tn_event* event) {
   if (event) event->gpu->put_back(event);
 }
+// Events order streams, and a recording is of one.
+void end_recording(const tn_stream* stream, const char* why) {
+  if (trees::Recording* r = trees::Recording::on(stream)) r->give_up({"capture_failed", why});
+}
 tn_status* event_record(void*, tn_event* event, tn_stream* stream) {
   return barrier([&] {
     event->gpu->bind();
+    end_recording(stream, "an event is recorded");
     CU_TRY(*event->gpu, "recording an event", cuEventRecord, event->handle, stream->handle);
   });
 }
 tn_status* event_wait(void*, tn_event* event, tn_stream* stream) {
   return barrier([&] {
     stream->gpu->bind();
+    end_recording(stream, "an event is waited for");
     CU_TRY(*stream->gpu, "making a stream wait", cuStreamWaitEvent, stream->handle, event->handle,
            0);
   });
@@ -149,5 +156,5 @@ const tn_device_provider provider = {
 
 TENON_PLUGIN(p) {
   p.device(provider);
-  p.extension(TN_CUDA_ID, TN_CUDA_VERSION, &code_api);
+  p.extension(TN_CUDA_ID, TN_CUDA_VERSION, &code_api());
 }

@@ -2,6 +2,7 @@
 #include "gpu.h"
 
 #include "error_flag.h"
+#include "trees/recording.h"
 
 #include <tenon/plugin.hpp>
 
@@ -163,12 +164,15 @@ void Gpu::fill(tn_cuda_facts& out) {
 
 void Gpu::synchronize() {
   bind();
+  auto alone = trees::no_recording(*this);
   CU_TRY(*this, "waiting for the device", cuCtxSynchronize, context_);
   tell_of(*flag_);
 }
 
 void Gpu::synchronize(tn_stream* stream) {
   bind();
+  if (trees::Recording* r = trees::Recording::on(stream))
+    r->refuse({"data_dependent", "the function waits for its stream"});
   CU_TRY(*this, "waiting for a stream", cuStreamSynchronize, handle_of(stream));
   tell_of(*flag_);
 }

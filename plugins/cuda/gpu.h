@@ -14,12 +14,17 @@
 #include <string>
 #include <vector>
 
+namespace tenon::cuda::trees {
+class Recording;
+}
+
 /// A queue of work. Those that stand for a handle of the program are not destroyed.
 struct tn_stream {
   tenon::cuda::Gpu* gpu;
   tenon::cuda::api::Stream handle;
   int priority;
   bool foreign;
+  tenon::cuda::trees::Recording* recording = nullptr;  // under way; atomic_ref
 };
 struct tn_event {
   tenon::cuda::Gpu* gpu;
@@ -51,10 +56,12 @@ class Gpu {
   tn_cuda_error_flag& error_flag();
   /// Throws for a stream of another device.
   api::Stream handle_of(const tn_stream* stream) const;
+  /// Null until it was bound.
+  api::Context context() const { return context_; }
 
   /// Memory of the stream's order, 512-byte aligned.
   void* allocate(size_t bytes, tn_stream* stream);
-  void release(void* memory, tn_stream* stream) noexcept;
+  void release(void* memory, size_t bytes, tn_stream* stream) noexcept;
   /// Gives what no tensor holds back to the driver.
   void trim();
   void fill(tn_device_memory& out);

@@ -1,6 +1,8 @@
 // Memory of a GPU: allocations in the order of a stream, from one pool a device.
 #include "error_flag.h"
 #include "gpu.h"
+#include "trees/arena.h"
+#include "trees/recording.h"
 
 #include <tenon/plugin.hpp>
 
@@ -37,11 +39,16 @@ api::Address Gpu::try_allocate(size_t bytes, api::Stream stream) {
 
 void* Gpu::allocate(size_t bytes, tn_stream* stream) {
   bind();
+  if (trees::Recording* r = trees::Recording::on(stream)) return r->allocate(bytes);
+  if (void* placed = trees::Placement::take(bytes)) return placed;
   api::Stream order = handle_of(stream);
   api::Address address = try_allocate(bytes, order);
   if (!address) {
     // What is on its way back counts as free once the device has come to it.
-    CU_TRY(*this, "waiting for the device", cuCtxSynchronize, context_);
+    {
+      auto alone = trees::no_recording(*this);
+      CU_TRY(*this, "waiting for the device", cuCtxSynchronize, context_);
+    }
     trim();
     address = try_allocate(bytes, order);
   }
@@ -54,9 +61,14 @@ void* Gpu::allocate(size_t bytes, tn_stream* stream) {
   return reinterpret_cast<void*>(address);
 }
 
-void Gpu::release(void* memory, tn_stream* stream) noexcept {
+void Gpu::release(void* memory, size_t bytes, tn_stream* stream) noexcept {
   plugin::detail::quietly("cuda", [&] {
+    if (trees::Arena* arena = trees::Arena::of(*this, memory)) {
+      if (trees::Recording* r = trees::Recording::current()) r->note_free(memory);
+      return void(arena->release(memory));
+    }
     if (is_lost()) return;  // its memory went with it
+    if (trees::Recording::defer_free(stream, memory, bytes)) return;
     bind();
     CU_TRY(*this, "freeing memory", cuMemFreeAsync, reinterpret_cast<api::Address>(memory),
            handle_of(stream));
@@ -65,6 +77,7 @@ void Gpu::release(void* memory, tn_stream* stream) noexcept {
 
 void Gpu::trim() {
   bind();
+  trees::trim_arenas(*this);
   CU_TRY(*this, "giving memory back", cuMemPoolTrimTo, pool_, 0);
 }
 
@@ -79,6 +92,7 @@ void Gpu::fill(tn_device_memory& out) {
 void Gpu::set(void* to, uint8_t byte, size_t bytes, tn_stream* stream) {
   bind();
   if (bytes == 0) return;
+  if (trees::Recording* r = trees::Recording::on(stream)) return r->set(to, byte, bytes);
   CU_TRY(*this, text("filling {} bytes", bytes), cuMemsetD8Async,
          reinterpret_cast<api::Address>(to), byte, bytes, handle_of(stream));
 }
@@ -86,6 +100,7 @@ void Gpu::set(void* to, uint8_t byte, size_t bytes, tn_stream* stream) {
 void Gpu::copy(void* to, const void* from, size_t bytes, int32_t direction, tn_stream* stream) {
   bind();
   if (bytes == 0) return;
+  if (trees::Recording* r = trees::Recording::on(stream)) return r->copy(to, from, bytes, direction);
   api::Stream order = handle_of(stream);
   if (direction == TN_COPY_H2D && !is_pinned(from, bytes))
     return staging_->to_device(to, from, bytes, order);

@@ -1,6 +1,8 @@
 // Modules by their image, and launches.
 #include "modules.h"
 
+#include "trees/recording.h"
+
 #include <tenon/plugin.hpp>
 
 #include <array>
@@ -143,6 +145,11 @@ tn_cuda_module* load_module(Gpu& gpu, std::string_view image) {
   }
 }
 
+void retain_module(tn_cuda_module& module) {
+  std::lock_guard lock(modules().loading);
+  ++module.users;
+}
+
 void release_module(tn_cuda_module* module) noexcept {
   plugin::detail::quietly("cuda", [&] {
     Modules& all = modules();
@@ -183,11 +190,14 @@ void launch(tn_cuda_kernel& kernel, const tn_cuda_launch& how) {
   gpu.bind();
   const uint32_t *grid = how.grid, *block = how.block;
   if (!grid[0] || !grid[1] || !grid[2]) return;
+  trees::Recording* recording = trees::Recording::on(how.stream);
+  if (recording) recording->require_running();
   allow_shared(kernel, how.shared_bytes);
   api::Stream stream = gpu.handle_of(how.stream);
   CU_TRY(gpu, describe(kernel, how), cuLaunchKernel, kernel.handle, grid[0], grid[1], grid[2],
          block[0], block[1], block[2], how.shared_bytes, stream, const_cast<void**>(how.args),
          nullptr);
+  if (recording) return recording->note_launch(kernel, how);
   if (how.flags & TN_CUDA_LAUNCH_WAIT)
     CU_TRY(gpu, describe(kernel, how), cuStreamSynchronize, stream);
 }

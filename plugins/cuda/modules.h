@@ -34,6 +34,8 @@ namespace tenon::cuda {
 std::string assemble(Gpu& gpu, std::string_view ptx);
 
 tn_cuda_module* load_module(Gpu& gpu, std::string_view image);
+/// A further reference.
+void retain_module(tn_cuda_module& module);
 void release_module(tn_cuda_module* module) noexcept;
 
 /// Throws TN_NOT_FOUND.

@@ -13,19 +13,37 @@ using tenon::plugin::tensor;
 
 namespace {
 
-/// Parameters of a launch: each a word, and where it lies.
+/// Parameters of a launch: each a word, where it lies, and what it holds, for recordings.
 class Arguments {
  public:
-  explicit Arguments(size_t n) { words_.reserve(n); }
-  void add(const void* pointer) { words_.push_back(reinterpret_cast<uint64_t>(pointer)); }
-  void add(int64_t number) { words_.push_back(static_cast<uint64_t>(number)); }
-  void* const* places() {
+  explicit Arguments(size_t n) {
+    words_.reserve(n);
+    info_.reserve(n);
+  }
+  void add(const void* pointer) {
+    words_.push_back(reinterpret_cast<uint64_t>(pointer));
+    info_.push_back({TN_CUDA_ARG_ADDRESS, 8, 0, nullptr});
+  }
+  void add(int64_t number) {
+    words_.push_back(static_cast<uint64_t>(number));
+    info_.push_back({TN_CUDA_ARG_VALUE, 8, 0, nullptr});
+  }
+  void add_number(const void* source, size_t bytes) {
+    uint64_t word = 0;
+    std::memcpy(&word, source, bytes);
+    words_.push_back(word);
+    info_.push_back({TN_CUDA_ARG_NUMBER, 8, static_cast<uint16_t>(bytes), source});
+  }
+  void give_to(tn_cuda_launch& launch) {
     for (uint64_t& word : words_) places_.push_back(&word);
-    return places_.data();
+    launch.args = places_.data();
+    launch.arg_info = info_.data();
+    launch.n_args = static_cast<uint32_t>(info_.size());
   }
 
  private:
   std::vector<uint64_t> words_;
+  std::vector<tn_cuda_arg> info_;
   std::vector<void*> places_;
 };
 
@@ -54,10 +72,8 @@ void Executable::run_kernel(Call& call, size_t item) {
   if (plan.has_global_scratch()) arguments.add(call.arena.data<std::byte>() + how.scratch);
   for (Id b : plan.host_numbers) {
     const Buffer& info = parts_.program.buffers[b];
-    int64_t word = 0;
-    std::memcpy(&word, call.c.inputs[info.slot]->data,
-                static_cast<size_t>(loopir::item_size(info.dtype)));
-    arguments.add(word);
+    arguments.add_number(call.c.inputs[info.slot]->data,
+                         static_cast<size_t>(loopir::item_size(info.dtype)));
   }
   for (uint32_t place : plan.numbers) arguments.add(call.table[place]);
   if (plan.has_checks) {
@@ -72,7 +88,7 @@ void Executable::run_kernel(Call& call, size_t item) {
   launch.block[0] = plan.form.threads;
   launch.block[1] = launch.block[2] = 1;
   launch.stream = call.c.stream;
-  launch.args = arguments.places();
+  arguments.give_to(launch);
   check(parts_.device.api->launch(kernel.functions[version], &launch));
 }
 

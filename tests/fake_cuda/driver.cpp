@@ -15,6 +15,7 @@ EventState* state_of(api::Event event) { return reinterpret_cast<EventState*>(ev
 
 Result finish(World& w, StreamState* stream) {
   if (!stream) return invalid_handle;
+  if (Result refused = refused_by_capture(stream)) return refused;
   return w.streams.run_until([stream] { return stream->queue.empty(); });
 }
 
@@ -141,8 +142,9 @@ Result read_pool(api::Pool pool, int32_t which, void* value) {
 Result trim_pool(api::Pool, size_t) {
   return call("cuMemPoolTrimTo", [](World&) { return api::success; });
 }
-Result allocate(Address* address, size_t bytes, api::Pool pool, api::Stream) {
+Result allocate(Address* address, size_t bytes, api::Pool pool, api::Stream stream) {
   return call("cuMemAllocFromPoolAsync", [&](World& w) -> Result {
+    if (Result refused = refused_by_capture(state_of(w, stream))) return refused;
     int device = static_cast<int>(reinterpret_cast<intptr_t>(pool)) - 1;
     std::optional<Address> at = w.memory.allocate(device, bytes);
     if (!at) return api::error_out_of_memory;
@@ -153,6 +155,7 @@ Result allocate(Address* address, size_t bytes, api::Pool pool, api::Stream) {
 Result release(Address address, api::Stream stream) {
   return call("cuMemFreeAsync", [&](World& w) -> Result {
     if (!w.memory.work(address, 0)) return api::error_invalid_value;
+    if (Result refused = refused_by_capture(state_of(w, stream))) return refused;
     return enqueue(w, stream, {{}, [&w, address] {
                                  w.memory.release(address);
                                  return api::success;
@@ -175,49 +178,52 @@ Result unpin(void* memory) {
   });
 }
 
-/// Where the double may touch one side of a copy when it runs.
-void* side(World& w, Address address, size_t bytes) {
-  return w.memory.is_device(address) ? w.memory.work(address, bytes)
-                                     : reinterpret_cast<void*>(address);
-}
-
-Work copy_work(World& w, Address to, Address from, size_t bytes) {
-  return {{}, [&w, to, from, bytes]() -> Result {
-            void *target = side(w, to, bytes), *source = side(w, from, bytes);
-            if (!target || !source) return illegal_address;
-            std::memmove(target, source, bytes);
-            return api::success;
-          }};
-}
-
 // Pageable memory is read when the call is made, as the driver's own staging does, and written
 // before it returns.
 Result copy(Address to, Address from, size_t bytes, api::Stream stream) {
   return call("cuMemcpyAsync", [&](World& w) -> Result {
     bool from_host = !w.memory.is_device(from), to_host = !w.memory.is_device(to);
+    bool is_pageable =
+        (from_host && !is_pinned(w, from, bytes)) || (to_host && !is_pinned(w, to, bytes));
+    if (is_pageable)
+      if (Result refused = refused_by_capture(state_of(w, stream))) return refused;
     if (from_host && !is_pinned(w, from, bytes)) {
       auto staged = std::make_shared<std::vector<char>>(bytes);
       std::memcpy(staged->data(), reinterpret_cast<void*>(from), bytes);
       return enqueue(w, stream, {{}, [&w, to, staged]() -> Result {
-                                   void* target = side(w, to, staged->size());
+                                   void* target = w.memory.work(to, staged->size());
                                    if (!target) return illegal_address;
                                    std::memcpy(target, staged->data(), staged->size());
                                    return api::success;
                                  }});
     }
-    if (Result failed = enqueue(w, stream, copy_work(w, to, from, bytes))) return failed;
+    Node node{.kind = Node::Kind::copy};
+    node.to = to;
+    node.from = from;
+    node.count = bytes;
+    if (Result failed = enqueue_node(w, stream, std::move(node))) return failed;
     return to_host && !is_pinned(w, to, bytes) ? finish(w, state_of(w, stream)) : api::success;
   });
 }
-Result set_bytes(Address to, unsigned char byte, size_t bytes, api::Stream stream) {
-  return call("cuMemsetD8Async", [&](World& w) {
-    return enqueue(w, stream, {{}, [&w, to, byte, bytes]() -> Result {
-                                 void* target = w.memory.work(to, bytes);
-                                 if (!target) return illegal_address;
-                                 std::memset(target, byte, bytes);
-                                 return api::success;
-                               }});
+Result set(const char* function, Address to, unsigned value, unsigned element_bytes, size_t count,
+           api::Stream stream) {
+  return call(function, [&](World& w) {
+    Node node{.kind = Node::Kind::set};
+    node.to = to;
+    node.value = value;
+    node.element_bytes = element_bytes;
+    node.count = count;
+    return enqueue_node(w, stream, std::move(node));
   });
+}
+Result set_bytes(Address to, unsigned char value, size_t n, api::Stream stream) {
+  return set("cuMemsetD8Async", to, value, 1, n, stream);
+}
+Result set_halves(Address to, unsigned short value, size_t n, api::Stream stream) {
+  return set("cuMemsetD16Async", to, value, 2, n, stream);
+}
+Result set_words(Address to, unsigned value, size_t n, api::Stream stream) {
+  return set("cuMemsetD32Async", to, value, 4, n, stream);
 }
 
 // ---- streams and events
@@ -240,7 +246,8 @@ Result synchronize_stream(api::Stream stream) {
   return call("cuStreamSynchronize", [&](World& w) { return finish(w, state_of(w, stream)); });
 }
 Result synchronize_context(api::Context) {
-  return call("cuCtxSynchronize", [](World& w) {
+  return call("cuCtxSynchronize", [](World& w) -> Result {
+    if (w.streams.break_captures()) return api::error_capture_unsupported;
     Result failed = api::success;
     bool ran = true;
     while (ran && failed == api::success) {
@@ -266,7 +273,8 @@ Result destroy_event(api::Event) {
   });
 }
 Result record(api::Event event, api::Stream stream) {
-  return call("cuEventRecord", [&](World& w) {
+  return call("cuEventRecord", [&](World& w) -> Result {
+    if (Result refused = refused_by_capture(state_of(w, stream))) return refused;
     EventState* state = state_of(event);
     uint64_t number = ++state->asked;
     return enqueue(w, stream, {{}, [&w, state, number] {
@@ -277,7 +285,8 @@ Result record(api::Event event, api::Stream stream) {
   });
 }
 Result wait_for_event(api::Stream stream, api::Event event, unsigned) {
-  return call("cuStreamWaitEvent", [&](World& w) {
+  return call("cuStreamWaitEvent", [&](World& w) -> Result {
+    if (refused_by_capture(state_of(w, stream))) return api::error_capture_isolation;
     EventState* state = state_of(event);
     uint64_t number = state->asked;
     return enqueue(w, stream, {[state, number] { return state->reached >= number; }, {}});
@@ -332,6 +341,8 @@ void fill_driver(api::Driver& d) {
   d.cuMemFreeHost = unpin;
   d.cuMemcpyAsync = copy;
   d.cuMemsetD8Async = set_bytes;
+  d.cuMemsetD16Async = set_halves;
+  d.cuMemsetD32Async = set_words;
   d.cuStreamCreateWithPriority = make_stream;
   d.cuStreamDestroy = destroy_stream;
   d.cuStreamSynchronize = synchronize_stream;

@@ -12,6 +12,10 @@
 // is a NaN in every float type. Work that touches memory outside of a live allocation loses the
 // device, as on a real one.
 //
+// A stream that is captured collects nodes: launches, copies, fills. Whatever else it is asked for
+// ends the capture with an error, as does waiting for the device. Launching a graph enqueues its
+// nodes as they are then. Pages that are mapped to reserved addresses are memory like any other.
+//
 // Kernels are code of this process's processor: the architecture is "simt", and what an image is,
 // says who gave the double a FakeCudaCode. A launch is work of its stream like a copy; while its
 // kernel runs, and only then, device memory may be touched at the addresses that programs see.
@@ -30,6 +34,8 @@ extern "C" {
 struct FakeCudaCounts {
   uint64_t calls, allocations, bytes, streams, events, pinned;  // calls since the start, then alive
   uint64_t modules, launches;                                   // alive; since the start
+  uint64_t graphs, graph_launches;                              // alive; since the start
+  uint64_t mapped_bytes;                                        // behind reserved addresses
 };
 
 /// What a kernel is, told once, when it is asked for.

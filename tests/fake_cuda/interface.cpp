@@ -12,6 +12,7 @@ const api::Driver& functions() {
   static const api::Driver filled = [] {
     api::Driver d;
     fill_driver(d);
+    fill_graphs(d);
     fill_kernels(d);
     return d;
   }();
@@ -49,8 +50,17 @@ __attribute__((visibility("default"))) int32_t cuGetProcAddress_v2(const char* s
 __attribute__((visibility("default"))) FakeCudaCounts fake_cuda_counts() {
   fake_cuda::World& w = fake_cuda::world();
   std::lock_guard lock(w.lock);
-  return {w.calls,  w.memory.live(), w.memory.live_bytes(), w.streams.alive(),
-          w.events, w.pinned.size(), w.code.alive(),        w.launches};
+  return {w.calls,
+          w.memory.live(),
+          w.memory.live_bytes(),
+          w.streams.alive(),
+          w.events,
+          w.pinned.size(),
+          w.code.alive(),
+          w.launches,
+          w.graphs.graphs.size() + w.graphs.executables.size(),
+          w.graph_launches,
+          w.memory.mapped_bytes()};
 }
 
 __attribute__((visibility("default"))) void fake_cuda_fail(const char* function, uint64_t nth,

@@ -90,13 +90,6 @@ bool may_touch(const void* address, size_t bytes) {
   return w.memory.is_device(at) ? w.memory.work(at, bytes) != nullptr : is_pinned(w, at, bytes);
 }
 
-Result run(World& w, const Launch& launch) {
-  w.memory.open(true);
-  Result result = launch.run(&may_touch);
-  w.memory.open(false);
-  return result;
-}
-
 std::vector<std::vector<char>> copied(const FakeCudaKernel& kernel, void** values) {
   std::vector<std::vector<char>> out;
   for (uint32_t i = 0; i < kernel.n_parameters; ++i) {
@@ -106,6 +99,27 @@ std::vector<std::vector<char>> copied(const FakeCudaKernel& kernel, void** value
   return out;
 }
 
+}  // namespace
+
+Result run_launch(World& w, const Launch& launch) {
+  w.memory.open(true);
+  Result result = launch.run(&may_touch);
+  w.memory.open(false);
+  return result;
+}
+
+std::shared_ptr<const Launch> made_launch(const FunctionState& function, const unsigned* grid,
+                                          const unsigned* block, unsigned shared, void** values) {
+  return std::make_shared<const Launch>(Launch{function.module,
+                                               function.kernel,
+                                               {grid[0], grid[1], grid[2]},
+                                               {block[0], block[1], block[2]},
+                                               shared,
+                                               copied(function.kernel, values)});
+}
+
+namespace {
+
 Result launch(api::Function handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
               unsigned bz, unsigned shared, api::Stream stream, void** parameters, void**) {
   return call("cuLaunchKernel", [&](World& w) -> Result {
@@ -114,13 +128,9 @@ Result launch(api::Function handle, unsigned gx, unsigned gy, unsigned gz, unsig
     unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
     if (!fits(function, grid, block, shared)) return api::error_invalid_value;
     ++w.launches;
-    auto made = std::make_shared<Launch>(Launch{function.module,
-                                                function.kernel,
-                                                {gx, gy, gz},
-                                                {bx, by, bz},
-                                                shared,
-                                                copied(function.kernel, parameters)});
-    return enqueue(w, stream, {{}, [&w, made] { return run(w, *made); }});
+    Node node{.kind = Node::Kind::launch};
+    node.launch = made_launch(function, grid, block, shared, parameters);
+    return enqueue_node(w, stream, std::move(node));
   });
 }
 

@@ -22,6 +22,19 @@ class Memory {
   /// Marks as given back; the content is overwritten.
   void release(Address address);
 
+  // Addresses whose pages are mapped one by one: for recordings.
+  static constexpr size_t page = size_t{64} << 10;
+  std::optional<Address> reserve(size_t bytes);
+  /// Pages count as memory of the device from their making on.
+  bool take_pages(int device, size_t bytes);
+  void give_pages(int device, size_t bytes);
+  /// Within what was reserved, and not mapped yet. The content is overwritten.
+  bool map(Address address, size_t bytes);
+  /// Exactly what was mapped in one call.
+  bool unmap(Address address, size_t bytes);
+  bool allow(Address address, size_t bytes);
+  size_t mapped_bytes() const;
+
   bool is_device(Address address) const;
   /// Where the double may touch `bytes` at `address`: of a live allocation, else null.
   void* work(Address address, size_t bytes);
@@ -39,12 +52,19 @@ class Memory {
     size_t bytes;
     int device;
   };
+  struct Mapping {
+    size_t bytes;
+    bool is_allowed;
+  };
   size_t offset_of(Address address) const { return address - base_; }
+  void* work_mapped(size_t offset, size_t bytes);
 
   size_t bytes_;
   Address base_;  // what programs see
   char* work_;    // the same memory, for the double
-  size_t total_;
+  size_t total_, whole_;                // of allocations; with what can be reserved behind them
+  size_t reserved_ = 0;
+  std::map<size_t, Mapping> mapped_;    // by offset
   std::map<size_t, Block> live_;       // by offset
   std::map<size_t, size_t> free_[16];  // offset to bytes
   size_t used_[16] = {}, peak_[16] = {};

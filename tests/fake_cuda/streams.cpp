@@ -1,14 +1,28 @@
 // Streams of the double: which of them works next is drawn from the seed.
 #include "streams.h"
 
+#include "graphs.h"
+
 #include <vector>
 
 namespace fake_cuda {
 
 namespace api = tenon::cuda::api;
 
+StreamState::~StreamState() = default;
+
+bool Streams::break_captures() {
+  bool found = false;
+  for (StreamState* s : all_) {
+    if (!s->capture) continue;
+    found = s->is_capture_broken = true;
+  }
+  return found;
+}
+
 StreamState* Streams::make(int device) {
-  auto* stream = new StreamState{device, {}};
+  auto* stream = new StreamState;
+  stream->device = device;
   all_.insert(stream);
   return stream;
 }

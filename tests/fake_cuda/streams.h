@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <random>
 #include <set>
 #include <vector>
@@ -25,9 +26,15 @@ struct Work {
   std::function<Result()> run;
 };
 
+struct GraphState;
+
 struct StreamState {
-  int device;
+  int device = 0;
   std::deque<Work> queue;
+  std::unique_ptr<GraphState> capture = nullptr;  // under way
+  bool is_capture_broken = false;
+
+  ~StreamState();
 };
 
 /// All streams of the process.
@@ -39,6 +46,8 @@ class Streams {
   /// The stream that a null handle means.
   StreamState* standard(int device);
   bool knows(StreamState* stream) const { return all_.contains(stream); }
+  /// Ends all captures with an error; whether there was one.
+  bool break_captures();
 
   /// Works until `done` holds. What fails is returned, once; so is a wait that nothing can end.
   Result run_until(const std::function<bool()>& done);

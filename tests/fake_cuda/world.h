@@ -3,6 +3,7 @@
 
 #include "code.h"
 #include "fake_cuda.h"
+#include "graphs.h"
 #include "memory.h"
 #include "streams.h"
 
@@ -36,8 +37,11 @@ struct World {
   Memory memory{std::max(devices, 1), static_cast<size_t>(setting("MEMORY", int64_t{1} << 30))};
   Streams streams;
   Code code;
+  Graphs graphs;
   std::map<void*, size_t> pinned;
-  uint64_t calls = 0, events = 0, launches = 0;
+  std::map<api::MemoryHandle, std::pair<int, size_t>> pages;  // device, bytes
+  api::MemoryHandle last_handle = 0;
+  uint64_t calls = 0, events = 0, launches = 0, graph_launches = 0;
   Failure failure = failure_of_environment();
   Result lost = api::success;  // the error that every call gives from then on
   bool started = false;
@@ -68,13 +72,21 @@ Result call(const char* function, F&& body) {
 
 StreamState* state_of(World& w, api::Stream stream);
 Result enqueue(World& w, api::Stream stream, Work work);
+/// Of a stream that is captured, part of its graph.
+Result enqueue_node(World& w, api::Stream stream, Node node);
+/// What a captured stream cannot do ends the capture; success for other streams.
+Result refused_by_capture(StreamState* stream);
+Result run_launch(World& w, const Launch& launch);
+std::shared_ptr<const Launch> made_launch(const FunctionState& function, const unsigned* grid,
+                                          const unsigned* block, unsigned shared, void** values);
 /// Whether all bytes are of one block of pinned memory.
 bool is_pinned(World& w, Address address, size_t bytes);
 
 constexpr Result invalid_handle = 400, illegal_address = api::error_illegal_address;
 
-/// The functions of driver.cpp and of kernels.cpp.
+/// The functions of driver.cpp, of graphs.cpp and of kernels.cpp.
 void fill_driver(api::Driver& driver);
+void fill_graphs(api::Driver& driver);
 void fill_kernels(api::Driver& driver);
 
 }  // namespace fake_cuda

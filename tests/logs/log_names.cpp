@@ -145,6 +145,7 @@ const Row artifacts[] = {
 
 // Whatever these programs do, these names have lines of their own tests, or none but for faults.
 const std::vector<std::string> tested_elsewhere = {
+    "cudagraph_static_inputs", "cudagraphs",  // recordings of a GPU: cudagraphs_tests
     "summary",  // written when the process ends: Observing.*Summary*
 };
 
@@ -300,10 +301,10 @@ TEST_F(LogNames, ANameOfPyTorchsWithoutLinesIsRefusedWithTheNearest) {
 // TENON_LOGS and files are only warned about: a program goes on.
 TEST_F(LogNames, OneInAFlagIsAWarning) {
   std::string log = log_of("-config", [] {
-    auto patch = config::patch({{"logging.logs", std::vector<std::string>{"cudagraphs"}}});
+    auto patch = config::patch({{"logging.logs", std::vector<std::string>{"ddp_graphs"}}});
     recompile();
   });
-  EXPECT_THAT(log, testing::HasSubstr("[report] logging.logs: cudagraphs is a name of PyTorch's"));
+  EXPECT_THAT(log, testing::HasSubstr("[report] logging.logs: ddp_graphs is a name of PyTorch's"));
 }
 
 }  // namespace

@@ -134,18 +134,18 @@ const tn_tensor_api tensor_api = {
         },
     .from_memory =
         [](void* data, const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
-           int32_t device_type, int32_t, void (*deleter)(void*), void* deleter_arg,
+           int32_t device_type, int32_t device_index, void (*deleter)(void*), void* deleter_arg,
            tn_tensor** out) {
           auto* given_deleter = new (std::nothrow) Deleter{deleter, deleter_arg};
           if (!given_deleter) return make_status(TN_OUT_OF_MEMORY, "out of memory");
           tn_status* status = guarded([&] {
             check_shape(sizes, ndim, dtype);
-            require(device_type == TN_DEV_CPU, "from_memory takes CPU memory, found device type {}",
-                    device_type);
+            require(device_type != TN_DEV_META, "from_memory takes memory, and meta has none");
+            Device device(static_cast<DeviceType>(device_type), std::max(device_index, 0));
             OptIntList given = strides ? OptIntList(list_of(strides, ndim)) : OptIntList();
             LentMemory lent(reinterpret_cast<const void*>(deleter));
-            Tensor t = from_memory(data, list_of(sizes, ndim), static_cast<Dtype>(dtype), given,
-                                   &Deleter::run, given_deleter);
+            Tensor t = from_memory_on(device, data, list_of(sizes, ndim), static_cast<Dtype>(dtype),
+                                      given, &Deleter::run, given_deleter);
             lent.keep_with(t);
             *out = give(std::move(t));
           });

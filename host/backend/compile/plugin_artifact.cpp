@@ -4,6 +4,8 @@
 #include "backend/abi/bridge.h"
 #include "backend/abi/status.h"
 #include "backend/compile/contract.h"
+#include "backend/device_graphs.h"
+#include "core/device/overwritten.h"
 #include "core/device/provider.h"
 
 #include <mutex>
@@ -47,6 +49,7 @@ class PluginArtifact final : public Artifact, private Retirable {
       graph_ = request.graph;
       mutated_inputs_ = request.mutated_inputs;
     }
+    if (device_) watch_overwritten_results();
     join();
   }
 
@@ -96,6 +99,8 @@ class PluginArtifact final : public Artifact, private Retirable {
  private:
   void make_call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
                  std::span<Tensor> outputs, uint32_t flags) {
+    if (device_ && any_overwritten()) [[unlikely]]
+      check_all(inputs);
     std::span<tn_tensor*> results = handles_of(outputs);
     tn_call call = {.struct_size = sizeof call,
                     .flags = flags,
@@ -139,6 +144,10 @@ class PluginArtifact final : public Artifact, private Retirable {
     return make_status(TN_INTERNAL, to_text(net_.note_broken(std::move(problem))));
   }
 
+  [[gnu::cold, gnu::noinline]] static void check_all(std::span<detail::TensorHead*> inputs) {
+    for (detail::TensorHead* input : inputs)
+      if (input) check_not_overwritten(share(input));
+  }
   // Whoever got the inputs leaves NULL where he has released one.
   [[gnu::noinline]] static void release_all(std::span<detail::TensorHead*> inputs) {
     for (detail::TensorHead*& left : inputs) take_tensor(std::exchange(left, nullptr));

@@ -26,6 +26,8 @@ std::string device_problem(const BackendManifest& manifest, const Graph& graph, 
   if (value.kind != ValueKind::tensor) return "";
   std::string type = type_name(value.meta.device.type);
   if (manifest.serves(type)) return "";
+  bool is_beside = manifest.takes_cpu_values && value.meta.device.type == DeviceType::cpu;
+  if (is_beside && manifest.serves(type_name(device_of(graph).value_or(kCPU).type))) return "";
   return message("its manifest says devices = {}, %{} is on {}", listed(manifest.devices),
                  display_name(graph, id), type);
 }

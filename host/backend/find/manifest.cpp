@@ -362,6 +362,7 @@ BackendManifest read_backend(const TomlNode& table, Texts& unknown) {
   out.threadsafe_compile = t.flag("threadsafe_compile", out.threadsafe_compile);
   out.serializable = t.flag("serializable", out.serializable);
   out.makes_code = t.flag("makes_code", out.makes_code);
+  out.takes_cpu_values = t.flag("takes_cpu_values", out.takes_cpu_values);
   out.loads = t.list("loads");
   out.fallback = t.text("fallback", out.fallback);
   out.min_region_ops = t.integer("min_region_ops", out.min_region_ops, 1);

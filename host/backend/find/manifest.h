@@ -82,6 +82,7 @@ struct BackendManifest {
   bool threadsafe_compile = true;
   bool serializable = false;
   bool makes_code = false;         ///< maps code that it makes: the system may forbid that
+  bool takes_cpu_values = false;   ///< in graphs that run on one of `devices`
   std::vector<std::string> loads;  ///< backends whose saved artifacts it runs
   std::string fallback = "eager";  ///< for what `supports` rejects; "" = refuse the graph
   int64_t min_region_ops = 1;

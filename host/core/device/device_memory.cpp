@@ -1,6 +1,7 @@
 // Storages of devices, pinned memory, and copies between devices.
 #include "core/device/device_memory.h"
 
+#include "core/device/overwritten.h"
 #include "core/device/provider.h"
 #include "core/dispatch.h"
 #include "core/error.h"
@@ -150,6 +151,8 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
 }
 
 bool (*copy_on_device_slot)(const Tensor&, const Tensor&) = nullptr;
+const uint64_t* overwritten_results = nullptr;
+void (*check_result_slot)(const Tensor&) = nullptr;
 
 Tensor host_like(const Tensor& t) {
   return make_tensor(SymIntList(sizes_of(t)), SymIntList(strides_of(t)), t.dtype());
@@ -157,6 +160,7 @@ Tensor host_like(const Tensor& t) {
 
 Tensor on_host(const Tensor& t) {
   if (is_host(t.device())) return t;
+  check_not_overwritten(t);
   Tensor host = host_like(t);
   move_bytes(host, t);
   return host;
@@ -194,6 +198,8 @@ void fill_there(const Tensor& to, const Tensor& number) {
 void copy_across(const Tensor& to, const Tensor& from) {
   if (impl_of(to)->numel == 0) return;
   if (is_host(to.device()) && is_host(from.device())) return copy_on_host(to, from);
+  check_not_overwritten(to);
+  check_not_overwritten(from);
   if (have_one_layout(to, from)) {
     move_bytes(to, from);
     // Who reads pinned memory does not ask whether the copy has come about.

@@ -54,6 +54,18 @@ typedef struct tn_cuda_kernel_facts {
   uint32_t _r0;
 } tn_cuda_kernel_facts;
 
+/* What a parameter of a launch holds, for recordings (below), which change it where the next call
+ * has another value. VALUE: the same for equal tn_call.syms. ADDRESS: device memory. NUMBER: read
+ * from `source_bytes` of host memory at `source`, the rest is 0. SEED, OFFSET: from
+ * reserve_random. */
+enum { TN_CUDA_ARG_VALUE = 0, TN_CUDA_ARG_ADDRESS = 1, TN_CUDA_ARG_NUMBER = 2, TN_CUDA_ARG_SEED = 3,
+       TN_CUDA_ARG_OFFSET = 4 };
+typedef struct tn_cuda_arg {           /* frozen, 16 bytes */
+  uint32_t kind;                       /* TN_CUDA_ARG_... */
+  uint16_t bytes, source_bytes;        /* of the parameter; of what NUMBER was read from */
+  const void* source;
+} tn_cuda_arg;
+
 enum { TN_CUDA_LAUNCH_WAIT = 1 };      /* returns when the kernel is done, with its error */
 typedef struct tn_cuda_launch {        /* borrowed for the call */
   uint32_t struct_size, flags;         /* TN_CUDA_LAUNCH_... */
@@ -61,6 +73,9 @@ typedef struct tn_cuda_launch {        /* borrowed for the call */
   uint32_t shared_bytes, _r0;          /* dynamic shared memory of a block */
   tn_stream* stream;                   /* of the module's device; NULL: the device's standard one */
   void* const* args;                   /* where the value of each parameter lies; copied */
+  const tn_cuda_arg* arg_info;         /* [n_args] of all parameters. NULL: a recording takes the
+                                          launch for work that may touch any memory */
+  uint32_t n_args, _r1;
 } tn_cuda_launch;
 
 /* What a kernel writes at the address of error_flag, with one store of 16 bytes, when it meets a
@@ -69,6 +84,92 @@ typedef struct tn_cuda_error_flag {    /* frozen, 16 bytes, aligned to 16 */
   int64_t check;                       /* what add_check gave; 0 = nothing happened */
   int64_t value;
 } tn_cuda_error_flag;
+
+/* ---- functions that are recorded: CUDA graphs ----
+ *
+ *   tn_cuda_function_info info = {.struct_size = sizeof info, .device = 0, .name = ..., .n_inputs =
+ *       ..., .inputs = ..., .self = me, .launch = launch_all, .drop = drop_me};
+ *   cuda->function_new(&info, &function);
+ *   cuda->function_run(function, call);          each call; runs `launch`, records it, or replays
+ *   cuda->function_drop(function);
+ *
+ * A function is work that is the same for equal inputs in all but addresses and numbers. Its first
+ * call runs `launch` as it is (the warm-up), the second one records what it launches and runs the
+ * recording, later ones run the recording without `launch`. Where that cannot be, `launch` is
+ * called, and the reason is counted and told. One recording serves calls of equal dtypes, sizes,
+ * strides and symbols.
+ *
+ * While it is recorded, `launch` gets its memory (host->tensor->empty) from an arena that all
+ * functions of the device and thread share; it may neither wait nor copy from or to the host, and
+ * what it launches has not run when it returns. It is called again where the recording fails, so it
+ * changes nothing but device memory. Nothing that it launches may lie on another stream than
+ * call->stream, which is the thread's current one.
+ */
+typedef struct tn_cuda_function tn_cuda_function;
+
+/* Of an input. STATIC: its address rarely changes (parameters, buffers). WRITTEN: the function
+ * writes to it. NUMBER: a CPU tensor without dimensions; other tensors are of the device. BY_PLACE:
+ * its offset within its storage matters, too (as_strided). */
+enum { TN_CUDA_INPUT_STATIC = 1, TN_CUDA_INPUT_WRITTEN = 2, TN_CUDA_INPUT_NUMBER = 4,
+       TN_CUDA_INPUT_BY_PLACE = 8 };
+/* Of an output. SAVED: only read by other functions of the device, such as what a forward keeps for
+ * its backward; its memory stays in the arena, and no later recording touches it while a tensor
+ * holds it. Others go to the user: `outputs` below says where their memory is. */
+enum { TN_CUDA_OUTPUT_SAVED = 1 };
+typedef struct tn_cuda_value {         /* frozen, 24 bytes */
+  uint32_t flags, _r0;                 /* TN_CUDA_INPUT_... or TN_CUDA_OUTPUT_... */
+  tn_str name;                         /* for messages: "x"; of an output the op and source line
+                                          that made it: "aten.relu.default at net.cpp:12" */
+} tn_cuda_value;
+
+/* FRESH: memory of their own; nothing overwrites them. POOL: memory of the arena, valid until the
+ * next step begins; who then still holds one is told so by check_result. */
+enum { TN_CUDA_OUTPUTS_FRESH = 0, TN_CUDA_OUTPUTS_POOL = 1 };
+/* RECORD_AT_ONCE: no warm-up (skip_cudagraph_warmup). FORCE_WARMUP: not even then
+ * (force_cudagraphs_warmup). FORWARD: a backward will take the saved outputs. OR_ERROR: what would
+ * run `launch` for a reason is an error (cudagraph_or_error). NO_MANAGED_WRITES: runs directly
+ * where a written input is another function's output in the arena. SYNC: each call waits for its
+ * end.
+ * POISON: freed memory of the arena becomes NaN. CHECKED: the arena's book is compared with the
+ * live tensors after each recording (slow_path_cudagraph_asserts). DIRECT: never recorded, such as
+ * by an option; the reason `disabled` is counted. NOT_DYNAMIC: with symbols, run directly
+ * (cudagraph_skip_dynamic_graphs). */
+enum { TN_CUDA_FN_RECORD_AT_ONCE = 1, TN_CUDA_FN_FORCE_WARMUP = 2, TN_CUDA_FN_FORWARD = 4,
+       TN_CUDA_FN_OR_ERROR = 8, TN_CUDA_FN_NO_MANAGED_WRITES = 16, TN_CUDA_FN_SYNC = 32,
+       TN_CUDA_FN_POISON = 64, TN_CUDA_FN_CHECKED = 128, TN_CUDA_FN_DIRECT = 256,
+       TN_CUDA_FN_NOT_DYNAMIC = 512 };
+typedef struct tn_cuda_function_info { /* borrowed for the call, texts too */
+  uint32_t struct_size, flags;         /* TN_CUDA_FN_... */
+  int32_t device; uint32_t outputs;    /* TN_CUDA_OUTPUTS_... */
+  tn_str name;                         /* of the compiled graph, for messages and reports */
+  uint32_t n_inputs, n_outputs, n_syms, n_capture_sizes;
+  const tn_cuda_value* input_info;     /* [n_inputs] in the order of tn_call.inputs */
+  const tn_cuda_value* output_info;    /* [n_outputs] */
+  const int64_t* capture_sizes;        /* [n_capture_sizes * n_syms]: only these tuples of symbols
+                                          are recorded; none: all */
+  uint32_t max_sizes;                  /* recorded tuples kept, the oldest goes; 0: 32 */
+  uint32_t size_warn_limit;            /* one warning above as many; 0: 8 */
+  uint32_t rerecord_limit;             /* recordings of one tuple, then it runs directly; 0: 128 */
+  uint32_t min_nodes;                  /* fewer nodes run directly: `too_small`; 0: any */
+  uint64_t arena_bytes;                /* what the arena begins with; 0: grows as needed */
+  void* self;
+  /* As an artifact's call: outputs are new references. Any threads. */
+  tn_status* (*launch)(void* self, tn_call*);
+  void (*drop)(void* self);            /* optional; once, when the function is dropped */
+  /* [n_constants] CPU tensors that `launch` may copy to the device: they never change. Kept. */
+  tn_tensor* const* constants;
+  uint32_t n_constants, _r0;
+} tn_cuda_function_info;
+
+/* Why a graph is not recorded at all, told by who decides it. Ids: cpu_node, multiple_devices,
+ * mutated_inputs, input_storage_mutation, data_dependent, unsafe_op, sparse, dynamic_shapes,
+ * rerecord_limit, too_small, capture_failed, memory, disabled. */
+typedef struct tn_cuda_skip {          /* borrowed */
+  uint32_t struct_size, _r0;
+  tn_str function, reason;             /* the graph's name; an id of the above */
+  tn_str sentence;                     /* "aten.nonzero has a size that depends on values" */
+  tn_str node, source;                 /* "nonzero_1", "net.cpp:12"; may be empty */
+} tn_cuda_skip;
 
 typedef struct tn_cuda_api {
   uint32_t struct_size, _r0;
@@ -106,6 +207,49 @@ typedef struct tn_cuda_api {
    * waits for a stream or an event of the device, or copies from it, is told: TN_OUT_OF_RANGE with
    * the message of the check. The flag is then cleared. */
   tn_status* (*error_flag)(int32_t dev, tn_cuda_error_flag** out);
+
+  /* TN_INVALID_ARGUMENT for a description that does not hold. */
+  tn_status* (*function_new)(const tn_cuda_function_info*, tn_cuda_function** out);
+  /* The call of an artifact: borrows inputs, gives new outputs. Errors are those of `launch`; a
+   * driver that refuses to record or to replay is a reason to call `launch`, not an error. Any
+   * threads, one at a time each. With TN_CALL_OUTPUTS_GIVEN the outputs are filled. */
+  tn_status* (*function_run)(tn_cuda_function*, tn_call*);
+  /* No call in flight. What its outputs hold stays valid. Runs info.drop. */
+  void (*function_drop)(tn_cuda_function*);
+  /* A JSON object: name, sizes, recordings with nodes, bytes and why they were made, replays,
+   * warm-ups, direct calls by reason. */
+  tn_status* (*function_describe)(tn_cuda_function*, const tn_sink*);
+
+  /* A new step of the user's loop begins (cudagraph_mark_step_begin): results in the arena are over
+   * at the next call. */
+  void (*mark_step)(void);
+  /* The calling thread begins a compiled call that no other one is around. Where nobody says it,
+   * each function_run without an input from the arena counts as one. */
+  void (*begin_call)(void);
+  /* Counts a graph that is not recorded and logs it once a graph and reason. */
+  void (*note_skip)(const tn_cuda_skip*);
+  /* A JSON object over all devices: functions, arenas, skips by reason, replays. */
+  tn_status* (*describe_functions)(const tn_sink*);
+  /* Waits for the devices, forgets all recordings and gives back memory that no tensor holds.
+   * Functions stay and begin anew. */
+  tn_status* (*reset_functions)(void);
+
+  /* How many results there are whose memory a later step has taken and that tensors still hold:
+   * while it is 0 check_result need not be asked. */
+  const uint64_t* overwritten_results;
+  /* TN_FAILED_PRECONDITION, with what made the result and what to do, for a tn_tensor.storage_id of
+   * such a result. */
+  tn_status* (*check_result)(uint64_t storage_id);
+
+  /* Whether the stream is being recorded: what cannot be recorded may choose another way. */
+  int32_t (*is_recording)(tn_stream*);
+  /* Who launches otherwise than by `launch` (a vendor's library) says so behind the call: what has
+   * come to the stream since the last launch touches the allocations that these addresses lie in,
+   * and no other. Without it a recording copies what such work could read or write. */
+  tn_status* (*note_foreign_work)(tn_stream*, void* const* addresses, uint32_t n);
+  /* As host->svc->rng_reserve, for parameters SEED and OFFSET: a replay draws anew. */
+  tn_status* (*reserve_random)(int32_t dev, tn_stream*, uint64_t n_4tuples, uint64_t* seed,
+                               uint64_t* offset);
 } tn_cuda_api;
 
 /* clang-format on */

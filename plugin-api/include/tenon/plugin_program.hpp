@@ -179,6 +179,13 @@ struct step {
 };
 
 class program {
+  /// A symbol that is known once a result is there: its size in `dim`.
+  struct binding {
+    uint32_t value, dim;
+    size_t symbol;
+  };
+  struct filled_args;
+
  public:
   explicit program(const tn_compile_request& request) {
     graph g(request);
@@ -197,33 +204,84 @@ class program {
   /// Runs all nodes; around(step, run) must call run() once.
   template <class Around>
   void run(tn_call& c, Around&& around) const {
-    std::vector<int64_t> symbols(c.syms, c.syms + c.n_syms);
-    std::vector<bool> unbound = unbound_at_start();
-    std::vector<int64_t> evaluated = expressions_.evaluate(symbols.data(), unbound);
-    std::vector<tensor> owned(n_values_);
-    std::vector<tn_tensor*> values(n_values_);
-    for (size_t i = 0; i < inputs_.size(); ++i) values[inputs_[i]] = c.inputs[i];
-    for (const auto& [id, constant] : constants_) values[id] = constant.get();
+    pass now(*this, {c.syms, c.n_syms}, c.stream);
+    for (size_t i = 0; i < inputs_.size(); ++i) now.lend(inputs_[i], c.inputs[i]);
     for (uint32_t i = 0; i < nodes_.size(); ++i) {
-      const owned_node& node = nodes_[i];
-      filled_args args(*this, node, evaluated);
-      around(step{node, names_[i], args.list, values.data(), evaluated, i}, [&] {
-        std::span<tn_tensor*> results(&values[node.first_result], node.n_results);
-        run_op(node.op, args.list, values.data(), results, c.stream);
-        for (size_t r = 0; r < results.size(); ++r)
-          owned[node.first_result + r] = tensor(results[r]);
-        for (const binding& b : bindings_[i]) {
-          symbols[b.symbol] = values[b.value]->sizes[b.dim];
-          unbound[b.symbol] = false;
-        }
-        if (!bindings_[i].empty())  // in place: the step looks at them
-          std::ranges::copy(expressions_.evaluate(symbols.data(), unbound), evaluated.begin());
-      });
-      for (uint32_t id : last_uses_[i]) owned[id] = tensor();
+      now.run(i, around);
+      now.drop_values_read_last_by(i);
     }
     for (size_t i = 0; i < outputs_.size(); ++i)
-      if (outputs_[i] != TN_NO_VALUE) c.outputs[i] = tensor::share(values[outputs_[i]]).release();
+      if (outputs_[i] != TN_NO_VALUE) c.outputs[i] = tensor::share(now.at(outputs_[i])).release();
   }
+
+  std::span<const uint32_t> inputs() const { return inputs_; }    ///< values
+  std::span<const uint32_t> outputs() const { return outputs_; }  ///< values, or TN_NO_VALUE
+
+  /// One call whose caller says which node runs when, and gives values that others have computed.
+  class pass {
+   public:
+    /// `syms` as in tn_call. The program must outlive it.
+    pass(const program& p, std::span<const int64_t> syms, tn_stream* stream)
+        : program_(p),
+          stream_(stream),
+          symbols_(syms.begin(), syms.end()),
+          unbound_(p.unbound_at_start()),
+          evaluated_(p.expressions_.evaluate(symbols_.data(), unbound_)),
+          owned_(p.n_values_),
+          values_(p.n_values_) {
+      for (const auto& [id, constant] : p.constants_) values_[id] = constant.get();
+    }
+    pass(const pass&) = delete;
+
+    /// A value that lives as long as the pass; NULL for numbers.
+    void lend(uint32_t value, tn_tensor* t) { values_[value] = t; }
+    void give(uint32_t value, tensor t) {
+      owned_[value] = std::move(t);
+      values_[value] = owned_[value].get();
+    }
+    /// NULL where it is not there yet.
+    tn_tensor* at(uint32_t value) const { return values_[value]; }
+
+    /// What the node reads must be there. around(step, run) must call run() once.
+    template <class Around>
+    void run(uint32_t i, Around&& around) {
+      const owned_node& node = program_.nodes_[i];
+      filled_args args(program_, node, evaluated_);
+      around(step{node, program_.names_[i], args.list, values_.data(), evaluated_, i}, [&] {
+        std::span<tn_tensor*> results(&values_[node.first_result], node.n_results);
+        run_op(node.op, args.list, values_.data(), results, stream_);
+        for (size_t r = 0; r < results.size(); ++r)
+          owned_[node.first_result + r] = tensor(results[r]);
+        bind(program_.bindings_[i]);
+      });
+    }
+    void run(uint32_t i) {
+      run(i, [](const step&, auto&& run) { run(); });
+    }
+    /// Outputs of the program are kept.
+    void drop_values_read_last_by(uint32_t node) {
+      for (uint32_t id : program_.last_uses_[node]) owned_[id] = tensor();
+    }
+
+   private:
+    void bind(std::span<const binding> bindings) {
+      for (const binding& b : bindings) {
+        symbols_[b.symbol] = values_[b.value]->sizes[b.dim];
+        unbound_[b.symbol] = false;
+      }
+      if (!bindings.empty())  // in place: the step looks at them
+        std::ranges::copy(program_.expressions_.evaluate(symbols_.data(), unbound_),
+                          evaluated_.begin());
+    }
+
+    const program& program_;
+    tn_stream* stream_;
+    std::vector<int64_t> symbols_;
+    std::vector<bool> unbound_;
+    std::vector<int64_t> evaluated_;
+    std::vector<tensor> owned_;       // what nodes have made, or was given
+    std::vector<tn_tensor*> values_;  // all
+  };
 
  private:
   /// The arguments of a node in one call: symbols as numbers.
@@ -268,11 +326,6 @@ class program {
     uint32_t at, kind;
   };
 
-  /// A symbol that is known once a result is there: its size in `dim`.
-  struct binding {
-    uint32_t value, dim;
-    size_t symbol;
-  };
   void bind_results(const graph& g, const node& n) {
     auto& bound = bindings_.emplace_back();
     for (uint32_t id = n.first_result; id < n.first_result + n.n_results; ++id) {

@@ -22,6 +22,10 @@ struct OpaquePool;
 struct OpaqueModule;
 struct OpaqueFunction;
 struct OpaqueLink;
+struct OpaqueGraph;
+struct OpaqueGraphExec;
+struct OpaqueGraphNode;
+struct OpaqueGraphEdge;
 using Context = OpaqueContext*;
 using Stream = OpaqueStream*;
 using Event = OpaqueEvent*;
@@ -29,6 +33,10 @@ using Pool = OpaquePool*;
 using Module = OpaqueModule*;
 using Function = OpaqueFunction*;
 using LinkState = OpaqueLink*;
+using Graph = OpaqueGraph*;
+using GraphExec = OpaqueGraphExec*;
+using GraphNode = OpaqueGraphNode*;
+using MemoryHandle = unsigned long long;  // CUmemGenericAllocationHandle
 
 enum : Result {
   success = 0,
@@ -55,6 +63,9 @@ enum : Result {
   error_invalid_pc = 718,
   error_launch_failed = 719,
   error_system_driver_mismatch = 803,
+  error_capture_unsupported = 900,
+  error_capture_invalidated = 901,
+  error_capture_isolation = 905,
 };
 
 enum : int32_t {  // CUdevice_attribute
@@ -93,6 +104,14 @@ enum : int32_t {  // CUmemPool_attribute, uint64_t each
   pool_used_high = 8,
 };
 
+enum : int32_t {
+  capture_relaxed = 2,             // CUstreamCaptureMode
+  capture_active = 1,              // CUstreamCaptureStatus
+  granularity_recommended = 1,     // CUmemAllocationGranularity_flags
+  memory_of_device = 2,            // CUmemorytype
+  access_read_and_write = 3,       // CUmemAccess_flags
+};
+
 enum : unsigned {
   stream_non_blocking = 1,
   event_disable_timing = 2,
@@ -110,6 +129,56 @@ struct PoolProperties {
   size_t max_size = 0;  // as much as there is
   unsigned short usage = 0;
   unsigned char reserved[54] = {};
+};
+
+/// CUmemAllocationProp.
+struct MemoryProperties {
+  int32_t allocation_type = 1;  // pinned to the device
+  int32_t handle_types = 0;     // shared with no other process
+  int32_t location_type = 1;    // a device
+  int32_t location_id = 0;
+  void* win32_handle_data = nullptr;
+  unsigned char flags[8] = {};
+};
+
+/// CUmemAccessDesc.
+struct MemoryAccess {
+  int32_t location_type = 1;  // a device
+  int32_t location_id = 0;
+  int32_t flags = access_read_and_write;
+};
+
+/// CUDA_KERNEL_NODE_PARAMS.
+struct KernelNode {
+  Function function = nullptr;
+  unsigned grid[3] = {}, block[3] = {};
+  unsigned shared_bytes = 0;
+  void** parameters = nullptr;
+  void** extra = nullptr;
+  void* kernel = nullptr;
+  Context context = nullptr;
+};
+
+/// CUDA_MEMCPY3D: of bytes in one row, on one device.
+struct CopyNode {
+  struct Side {
+    size_t x = 0, y = 0, z = 0, lod = 0;
+    int32_t memory_type = memory_of_device;
+    const void* host = nullptr;
+    Address device = 0;
+    void* array = nullptr;
+    void* reserved = nullptr;
+    size_t pitch = 0, height = 0;
+  } from, to;
+  size_t bytes = 0, height = 1, depth = 1;
+};
+
+/// CUDA_MEMSET_NODE_PARAMS: of elements in one row.
+struct SetNode {
+  Address to = 0;
+  size_t pitch = 0;
+  unsigned value = 0, element_bytes = 1;
+  size_t elements = 0, rows = 1;
 };
 
 /// F(name, parameters): every function of the driver that is called.
@@ -161,7 +230,37 @@ struct PoolProperties {
   F(cuLinkAddData, (LinkState state, int32_t kind, void* data, size_t bytes, const char* name,    \
                     unsigned n_options, JitOption* options, void** values))                       \
   F(cuLinkComplete, (LinkState state, void** code, size_t* bytes))                                \
-  F(cuLinkDestroy, (LinkState state))
+  F(cuLinkDestroy, (LinkState state))                                                             \
+  F(cuMemsetD16Async, (Address to, unsigned short value, size_t elements, Stream stream))         \
+  F(cuMemsetD32Async, (Address to, unsigned value, size_t elements, Stream stream))               \
+  F(cuMemAddressReserve, (Address * address, size_t bytes, size_t alignment, Address at,          \
+                          unsigned long long flags))                                              \
+  F(cuMemAddressFree, (Address address, size_t bytes))                                            \
+  F(cuMemGetAllocationGranularity,                                                                \
+    (size_t * bytes, const MemoryProperties* properties, int32_t option))                         \
+  F(cuMemCreate, (MemoryHandle * memory, size_t bytes, const MemoryProperties* properties,        \
+                  unsigned long long flags))                                                      \
+  F(cuMemRelease, (MemoryHandle memory))                                                          \
+  F(cuMemMap, (Address address, size_t bytes, size_t offset, MemoryHandle memory,                 \
+               unsigned long long flags))                                                         \
+  F(cuMemUnmap, (Address address, size_t bytes))                                                  \
+  F(cuMemSetAccess, (Address address, size_t bytes, const MemoryAccess* access, size_t n))        \
+  F(cuStreamBeginCapture, (Stream stream, int32_t mode))                                          \
+  F(cuStreamEndCapture, (Stream stream, Graph * graph))                                           \
+  F(cuStreamGetCaptureInfo, (Stream stream, int32_t* status, uint64_t* id, Graph* graph,          \
+                             const GraphNode** last, const OpaqueGraphEdge** edges, size_t* n))   \
+  F(cuGraphGetNodes, (Graph graph, GraphNode * nodes, size_t* n))                                 \
+  F(cuGraphInstantiateWithFlags,                                                                  \
+    (GraphExec * executable, Graph graph, unsigned long long flags))                              \
+  F(cuGraphLaunch, (GraphExec executable, Stream stream))                                         \
+  F(cuGraphExecKernelNodeSetParams,                                                               \
+    (GraphExec executable, GraphNode node, const KernelNode* parameters))                         \
+  F(cuGraphExecMemcpyNodeSetParams,                                                               \
+    (GraphExec executable, GraphNode node, const CopyNode* parameters, Context context))          \
+  F(cuGraphExecMemsetNodeSetParams,                                                               \
+    (GraphExec executable, GraphNode node, const SetNode* parameters, Context context))           \
+  F(cuGraphExecDestroy, (GraphExec executable))                                                   \
+  F(cuGraphDestroy, (Graph graph))
 
 /// The driver's functions, all of them or none.
 struct Driver {

@@ -57,6 +57,42 @@ SAME_PLACE(usage, usage);
 static_assert(api::PoolProperties{}.allocation_type == int{CU_MEM_ALLOCATION_TYPE_PINNED});
 static_assert(api::PoolProperties{}.location_type == int{CU_MEM_LOCATION_TYPE_DEVICE});
 
+#undef SAME_PLACE
+
+static_assert(sizeof(api::MemoryProperties) == sizeof(CUmemAllocationProp));
+static_assert(offsetof(api::MemoryProperties, location_id) ==
+              offsetof(CUmemAllocationProp, location.id));
+static_assert(api::MemoryProperties{}.allocation_type == int{CU_MEM_ALLOCATION_TYPE_PINNED});
+static_assert(api::MemoryProperties{}.location_type == int{CU_MEM_LOCATION_TYPE_DEVICE});
+static_assert(sizeof(api::MemoryAccess) == sizeof(CUmemAccessDesc));
+static_assert(offsetof(api::MemoryAccess, flags) == offsetof(CUmemAccessDesc, flags));
+static_assert(sizeof(api::MemoryHandle) == sizeof(CUmemGenericAllocationHandle));
+
+static_assert(sizeof(api::KernelNode) == sizeof(CUDA_KERNEL_NODE_PARAMS));
+#define SAME_PLACE(ours, theirs) \
+  static_assert(offsetof(api::KernelNode, ours) == offsetof(CUDA_KERNEL_NODE_PARAMS, theirs))
+SAME_PLACE(grid, gridDimX);
+SAME_PLACE(block, blockDimX);
+SAME_PLACE(shared_bytes, sharedMemBytes);
+SAME_PLACE(parameters, kernelParams);
+SAME_PLACE(context, ctx);
+#undef SAME_PLACE
+static_assert(sizeof(api::CopyNode) == sizeof(CUDA_MEMCPY3D));
+#define SAME_PLACE(ours, theirs) \
+  static_assert(offsetof(api::CopyNode, ours) == offsetof(CUDA_MEMCPY3D, theirs))
+SAME_PLACE(from.memory_type, srcMemoryType);
+SAME_PLACE(from.device, srcDevice);
+SAME_PLACE(from.height, srcHeight);
+SAME_PLACE(to.memory_type, dstMemoryType);
+SAME_PLACE(to.device, dstDevice);
+SAME_PLACE(bytes, WidthInBytes);
+SAME_PLACE(depth, Depth);
+#undef SAME_PLACE
+static_assert(sizeof(api::SetNode) == sizeof(CUDA_MEMSET_NODE_PARAMS));
+static_assert(offsetof(api::SetNode, element_bytes) ==
+              offsetof(CUDA_MEMSET_NODE_PARAMS, elementSize));
+static_assert(offsetof(api::SetNode, elements) == offsetof(CUDA_MEMSET_NODE_PARAMS, width));
+
 #define SAME_NUMBER(ours, theirs) \
   static_assert(static_cast<int64_t>(api::ours) == static_cast<int64_t>(theirs))
 SAME_NUMBER(success, CUDA_SUCCESS);
@@ -112,6 +148,14 @@ SAME_NUMBER(pool_release_threshold, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
 SAME_NUMBER(pool_reserved_current, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
 SAME_NUMBER(pool_used_current, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
 SAME_NUMBER(pool_used_high, CU_MEMPOOL_ATTR_USED_MEM_HIGH);
+SAME_NUMBER(error_capture_unsupported, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+SAME_NUMBER(error_capture_invalidated, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+SAME_NUMBER(error_capture_isolation, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+SAME_NUMBER(capture_relaxed, CU_STREAM_CAPTURE_MODE_RELAXED);
+SAME_NUMBER(capture_active, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+SAME_NUMBER(granularity_recommended, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+SAME_NUMBER(memory_of_device, CU_MEMORYTYPE_DEVICE);
+SAME_NUMBER(access_read_and_write, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 SAME_NUMBER(stream_non_blocking, CU_STREAM_NON_BLOCKING);
 SAME_NUMBER(event_disable_timing, CU_EVENT_DISABLE_TIMING);
 SAME_NUMBER(host_portable, CU_MEMHOSTALLOC_PORTABLE);

@@ -57,7 +57,10 @@ tn_cuda_launch on_current_stream(void* const* args) {
           .shared_bytes = 0,
           ._r0 = 0,
           .stream = current_stream(gpu),
-          .args = args};
+          .args = args,
+          .arg_info = nullptr,
+          .n_args = 0,
+          ._r1 = 0};
 }
 
 // y[i] = 2 * x[i], for n elements.

@@ -16,21 +16,23 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <mutex>
 #include <thread>
 
 namespace {
 
 using namespace tenon::plugin;
 
-/// A tensor on the device as a kernel sees it.
-struct Place {
-  void* data;
+/// What a kernel knows of a tensor before it has run: all but the address.
+struct Shape {
   int32_t dtype;
+  bool is_number;  // a tensor of the CPU, whose value is the parameter
   std::vector<int64_t> sizes, strides;
 
-  explicit Place(const tn_tensor& t)
-      : data(t.data),
-        dtype(t.dtype),
+  explicit Shape(const tn_tensor& t)
+      : dtype(t.dtype),
+        is_number(t.device_type == TN_DEV_CPU),
         sizes(t.sizes, t.sizes + t.ndim),
         strides(t.strides, t.strides + t.ndim) {}
 
@@ -42,8 +44,9 @@ struct Place {
     }
     return static_cast<size_t>(last) + 1;
   }
-  /// A tensor of the CPU over the memory, which is open.
-  tensor as_host() const {
+  size_t bytes() const { return span() * static_cast<size_t>(loopir::item_size(dtype)); }
+  /// A tensor of the CPU over memory that is open.
+  tensor as_host(void* data) const {
     tn_tensor* out = nullptr;
     check(host->tensor->from_memory(
         data, sizes.data(), strides.data(), int32_t(sizes.size()), dtype, TN_DEV_CPU, 0,
@@ -52,17 +55,24 @@ struct Place {
   }
 };
 
-/// All that one launch works on.
-struct Launch {
+/// What launches of one op have in common that have equal shapes. It is told to a kernel as its
+/// first parameter; the others are addresses, or numbers, one a tensor.
+struct Work {
   std::shared_ptr<tn_artifact> code;
-  std::vector<std::optional<Place>> inputs;  // numbers have none
-  std::vector<std::optional<Place>> outputs;
+  std::vector<std::optional<Shape>> inputs;  // numbers of the graph have none
+  std::vector<std::optional<Shape>> outputs;
   std::vector<int64_t> syms;
 
-  void run() {
-    std::vector<tensor> in;
+  void run(void* const* words) const {
+    std::vector<tensor> in, out;
+    auto next = [&](const std::optional<Shape>& shape) {
+      void* const* word = static_cast<void* const*>(*words++);
+      if (!shape) return tensor();
+      return shape->as_host(shape->is_number ? const_cast<void**>(word) : *word);
+    };
+    for (const auto& shape : inputs) in.push_back(next(shape));
+    for (const auto& shape : outputs) out.push_back(next(shape));
     std::vector<tn_tensor*> handles, results(outputs.size());
-    for (const auto& place : inputs) in.push_back(place ? place->as_host() : tensor());
     for (const tensor& t : in) handles.push_back(t.get());
     tn_call call{.struct_size = sizeof(tn_call),
                  .flags = 0,
@@ -77,17 +87,29 @@ struct Launch {
     check(code->api->call(code.get(), &call));
     for (size_t i = 0; i < results.size(); ++i) {
       tensor result(results[i]);
-      if (outputs[i]) check(host->tensor->copy(outputs[i]->as_host().get(), result.get(), nullptr));
+      if (out[i]) check(host->tensor->copy(out[i].get(), result.get(), nullptr));
     }
+  }
+
+  bool may_touch(void* const* words, const FakeCudaLaunch& launch) const {
+    for (const auto* list : {&inputs, &outputs})
+      for (const auto& shape : *list) {
+        void* const* word = static_cast<void* const*>(*words++);
+        bool is_memory = shape && !shape->is_number && shape->bytes();
+        if (is_memory && !launch.may_touch(*word, shape->bytes())) return false;
+      }
+    return true;
   }
 };
 
-bool are_open(const std::vector<std::optional<Place>>& places, const FakeCudaLaunch& launch) {
-  for (const auto& p : places) {
-    size_t bytes = p ? p->span() * static_cast<size_t>(loopir::item_size(p->dtype)) : 0;
-    if (bytes && !launch.may_touch(p->data, bytes)) return false;
-  }
-  return true;
+/// All of the process: recordings launch them for as long as they like.
+std::deque<Work>& all_work() {
+  static auto* const list = new std::deque<Work>;
+  return *list;
+}
+std::mutex& adding_work() {
+  static auto* const lock = new std::mutex;
+  return *lock;
 }
 
 const tn_cuda_api& cuda() {
@@ -110,16 +132,20 @@ void complain(tn_status* failed) {
 
 // On a thread of its own: who waits for the device may be in the middle of recording a graph.
 int32_t run_kernel(void*, const FakeCudaKernel*, const FakeCudaLaunch* launch) {
-  std::unique_ptr<Launch> work(*static_cast<Launch**>(launch->args[0]));
-  if (!are_open(work->inputs, *launch) || !are_open(work->outputs, *launch)) return 700;
+  const Work& work = **static_cast<Work**>(launch->args[0]);
+  if (!work.may_touch(launch->args + 1, *launch)) return 700;
   std::thread([&] {
-    tn_status* failed = barrier([&] { work->run(); });
+    tn_status* failed = barrier([&] { work.run(launch->args + 1); });
     if (failed) complain(failed);
   }).join();
   return 0;
 }
 
-const uint32_t one_pointer[] = {sizeof(void*)};
+constexpr uint32_t most_words = 256;
+const std::vector<uint32_t>& words() {
+  static const auto* const list = new std::vector<uint32_t>(most_words, sizeof(void*));
+  return *list;
+}
 
 const FakeCudaCode code_table = {
     .self = nullptr,
@@ -132,8 +158,9 @@ const FakeCudaCode code_table = {
     .unload = [](void*, void*) {},
     .find =
         [](void*, void*, const char* name, FakeCudaKernel* out) {
-          *out = {nullptr, 1, one_pointer, 32, 0, 0, 1024};
-          return std::string_view(name) == "run";
+          auto n = static_cast<uint32_t>(std::atoi(name));  // its parameters
+          *out = {nullptr, n, words().data(), 32, 0, 0, 1024};
+          return n > 0 && n <= most_words;
         },
     .run = run_kernel};
 
@@ -178,7 +205,9 @@ class Program {
     check(cuda().error_flag(0, &flag));
     error_flag = flag;
     check(cuda().module_load(0, str("cuda_ops"), &module_));
-    tn_status* missing = cuda().kernel(module_, str("run"), &kernel_);
+    size_t n_words = 1 + g.inputs().size() + g.outputs().size();
+    if (n_words > most_words) throw declined("it has too many operands");
+    tn_status* missing = cuda().kernel(module_, str(std::to_string(n_words)), &kernel_);
     if (missing) cuda().module_release(module_);
     check(missing);
     tn_artifact* code = nullptr;
@@ -188,16 +217,16 @@ class Program {
   ~Program() { cuda().module_release(module_); }
 
   void call(tn_call& c) {
-    auto work = std::make_unique<Launch>();
-    work->code = code_;
-    work->syms.assign(c.syms, c.syms + c.n_syms);
-    for (uint32_t i = 0; i < c.n_inputs; ++i)
-      work->inputs.push_back(c.inputs[i] ? std::optional<Place>(*c.inputs[i]) : std::nullopt);
     if (!(c.flags & TN_CALL_OUTPUTS_GIVEN)) make_outputs(c);
-    for (uint32_t i = 0; i < c.n_outputs; ++i)
-      work->outputs.push_back(c.outputs[i] ? std::optional<Place>(*c.outputs[i]) : std::nullopt);
-    launch(*work, c);
-    static_cast<void>(work.release());  // the kernel's
+    const Work* work = &work_for(c);
+    std::vector<void*> words;
+    std::vector<void*> args{&work};
+    std::vector<tn_cuda_arg> info{{TN_CUDA_ARG_VALUE, sizeof(void*), 0, nullptr}};
+    for (std::span<tn_tensor*> list :
+         {std::span(c.inputs, c.n_inputs), std::span(c.outputs, c.n_outputs)})
+      for (const tn_tensor* t : list) add_word(t, words, info);
+    for (void*& word : words) args.push_back(&word);
+    launch(args, info, c);
   }
 
  private:
@@ -237,9 +266,41 @@ class Program {
     }
   }
 
-  void launch(Launch& work, const tn_call& c) const {
-    Launch* pointer = &work;
-    void* args[] = {&pointer};
+  static void add_word(const tn_tensor* t, std::vector<void*>& words,
+                       std::vector<tn_cuda_arg>& info) {
+    void*& word = words.emplace_back(nullptr);
+    tn_cuda_arg about{TN_CUDA_ARG_VALUE, sizeof(void*), 0, nullptr};
+    if (t && t->device_type == TN_DEV_CPU) {
+      about.kind = TN_CUDA_ARG_NUMBER;
+      about.source_bytes = static_cast<uint16_t>(loopir::item_size(t->dtype));
+      about.source = t->data;
+      std::memcpy(&word, t->data, std::min<size_t>(about.source_bytes, sizeof word));
+    } else if (t) {
+      about.kind = TN_CUDA_ARG_ADDRESS;
+      word = t->data;
+    }
+    info.push_back(about);
+  }
+
+  const Work& work_for(const tn_call& c) {
+    std::string key(reinterpret_cast<const char*>(c.syms), c.n_syms * sizeof(int64_t));
+    Work made{code_, {}, {}, {c.syms, c.syms + c.n_syms}};
+    auto add = [&](const tn_tensor* t, std::vector<std::optional<Shape>>& to) {
+      const auto& shape = to.emplace_back(t ? std::optional<Shape>(*t) : std::nullopt);
+      key += text("|{} {}", t ? t->dtype : -1, t ? t->device_type : -1);
+      if (!shape) return;
+      for (int64_t n : shape->sizes) key += text(" {}", n);
+      for (int64_t n : shape->strides) key += text(",{}", n);
+    };
+    for (uint32_t i = 0; i < c.n_inputs; ++i) add(c.inputs[i], made.inputs);
+    for (uint32_t i = 0; i < c.n_outputs; ++i) add(c.outputs[i], made.outputs);
+    std::lock_guard lock(adding_work());
+    const Work*& known = known_[key];
+    if (!known) known = &all_work().emplace_back(std::move(made));
+    return *known;
+  }
+
+  void launch(std::span<void*> args, std::span<const tn_cuda_arg> info, const tn_call& c) const {
     tn_cuda_launch how{.struct_size = sizeof how,
                        .flags = 0,
                        .grid = {1, 1, 1},
@@ -247,7 +308,10 @@ class Program {
                        .shared_bytes = 0,
                        ._r0 = 0,
                        .stream = c.stream,
-                       .args = args};
+                       .args = args.data(),
+                       .arg_info = info.data(),
+                       .n_args = uint32_t(info.size()),
+                       ._r1 = 0};
     check(cuda().launch(kernel_, &how));
   }
 
@@ -257,6 +321,7 @@ class Program {
   tn_cuda_module* module_ = nullptr;
   tn_cuda_kernel* kernel_ = nullptr;
   std::shared_ptr<tn_artifact> code_;
+  std::unordered_map<std::string, const Work*> known_;
 };
 
 struct CudaOps : Backend {
@@ -291,4 +356,5 @@ constexpr kernel_row kernel_rows[] = {{"aten.digamma.default", digamma}};
 TENON_PLUGIN(p) {
   p.backend<CudaOps>("cuda_ops");
   p.kernels(TN_DEV_CUDA, kernel_rows);
+  p.on_shutdown([] { all_work().clear(); });
 }

@@ -1,0 +1,65 @@
+// Compiled graphs of the backend: recorded pieces, and what runs around them.
+#pragma once
+
+#include "pieces.h"
+#include "settings.h"
+
+#include <tenon/plugin_program.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cudagraphs {
+
+/// A piece as a function of tenon.cuda/1. Threads: calls may run at once.
+class RecordedPiece {
+ public:
+  /// `name` is that of the graph, for messages.
+  RecordedPiece(const tn_compile_request& request, const tenon::plugin::program& steps,
+                const Piece& piece, const Settings& settings, const std::string& name);
+  RecordedPiece(const RecordedPiece&) = delete;
+  ~RecordedPiece() { cuda().function_drop(function_); }
+
+  /// Outputs are new references.
+  void run(std::span<tn_tensor*> inputs, std::span<tn_tensor*> outputs, const tn_call& outer);
+  /// JSON of the function.
+  std::string describe() const;
+
+ private:
+  tn_cuda_function* function_ = nullptr;
+};
+
+/// A graph of which at least one piece is recorded. Threads: calls may run at once.
+class Recorded {
+ public:
+  Recorded(const tn_compile_request& request, tenon::plugin::program steps, Pieces pieces,
+           int32_t device, const Settings& settings, const std::string& name);
+
+  void call(tn_call& c);
+  std::string describe(int32_t what) const;
+
+ private:
+  class Course;
+
+  tenon::plugin::program steps_;
+  Pieces pieces_;
+  std::vector<std::unique_ptr<RecordedPiece>> recorded_;  // by piece; null: it runs directly
+  std::vector<bool> is_number_;          // by value: on the CPU, without dimensions
+  std::vector<uint32_t> number_inputs_;  // those of the caller that pieces read
+  int32_t device_;
+};
+
+/// A graph that is not recorded.
+struct Direct {
+  tenon::plugin::artifact steps;
+  Skip skip;
+
+  void call(tn_call& c) { steps.call(c); }
+  std::string describe(int32_t what) const;
+};
+
+/// "not recorded: aten.nonzero.default gives ... (data_dependent, nonzero_1, net.cpp:12)".
+std::string told_of(const Skip& skip);
+
+}  // namespace cudagraphs

@@ -1,0 +1,47 @@
+// Graphs of the double: what a stream was given while it was captured, as a list.
+#pragma once
+
+#include "code.h"
+#include "memory.h"
+
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+namespace fake_cuda {
+
+struct World;
+
+/// A piece of work that can be part of a graph: a launch, a copy or a fill.
+struct Node {
+  enum class Kind { launch, copy, set } kind;
+  std::shared_ptr<const Launch> launch;
+  Address to = 0, from = 0;
+  size_t count = 0;         // bytes of a copy, elements of a fill
+  unsigned value = 0, element_bytes = 1;
+
+  Result run(World& w) const;
+};
+
+using NodePtr = std::shared_ptr<const Node>;
+
+/// Handles are the addresses of entries.
+struct GraphState {
+  std::vector<std::unique_ptr<NodePtr>> nodes;
+};
+struct ExecutableState {
+  std::vector<NodePtr> nodes;
+  std::map<const NodePtr*, size_t> by_handle;
+};
+
+/// Graphs and executables that are alive.
+struct Graphs {
+  std::set<std::unique_ptr<GraphState>> graphs;
+  std::map<ExecutableState*, std::unique_ptr<ExecutableState>> executables;
+
+  GraphState* find(const void* handle) const;
+  bool erase(const void* handle);
+};
+
+}  // namespace fake_cuda

@@ -1,0 +1,66 @@
+// Helpers of the tests.
+#include "graphs.h"
+
+#include <tenon/report.h>
+
+#include <tenon/cuda.h>
+
+#include "backend/abi/extensions.h"
+#include "backend/life/plugin_call.h"
+
+#include <cstdlib>
+
+namespace tenon::graphs {
+
+void Graphs::SetUp() {
+#ifdef TENON_OVER_THE_DOUBLE
+  ASSERT_GT(device_count(DeviceType::cuda), 0) << why_no_device(DeviceType::cuda);
+#endif
+  if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << why_no_device(DeviceType::cuda);
+  reset();
+  manual_seed(7);
+}
+
+Options recorded(std::map<std::string, std::string> given, const std::string& name) {
+  Options options;
+  options.backend = "cudagraphs";
+  options.name = name;
+  options.options = std::move(given);
+  return options;
+}
+
+void expect_equal(const Tensor& found, const Tensor& expected, const std::string& what) {
+  Tensor here = moved(kCPU, found.detach());
+  ASSERT_EQ(here.dtype(), expected.dtype()) << what;
+  ASSERT_EQ(to_text(here.sizes()), to_text(expected.sizes())) << what;
+  Tensor a = here.to(Dtype::f64), b = expected.detach().to(Dtype::f64);
+  if (a.numel() == 0) return;
+  Tensor off = (a - b).abs() - b.abs() * 2e-5;
+  EXPECT_LE(off.max().item<double>().value(), 2e-5) << what << "\n" << here << "\n" << expected;
+}
+
+int64_t counted(const std::string& name) {
+  std::map<std::string, int64_t> all = counters();
+  auto found = all.find(name);
+  return found == all.end() ? 0 : found->second;
+}
+int64_t skips(const std::string& reason) { return counted("cudagraph_skips[" + reason + "]"); }
+
+int64_t sum_of(const std::string& json, const std::string& name) {
+  std::string key = "\"" + name + "\":";
+  int64_t sum = 0;
+  for (size_t at = json.find(key); at != json.npos; at = json.find(key, at + 1))
+    sum += std::atoll(json.c_str() + at + key.size());
+  return sum;
+}
+
+std::string functions_told() {
+  auto* api = static_cast<const tn_cuda_api*>(find_extension(TN_CUDA_ID, TN_CUDA_VERSION));
+  TextSink text;
+  bool failed = api->describe_functions(text.get()) != nullptr;
+  return failed ? "failed" : text.take();
+}
+int64_t n_replays() { return sum_of(functions_told(), "replays"); }
+int64_t n_recordings() { return sum_of(functions_told(), "recordings"); }
+
+}  // namespace tenon::graphs

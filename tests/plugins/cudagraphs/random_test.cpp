@@ -1,0 +1,219 @@
+// Random programs of recorded functions: calls, sizes, views, drops, clones, writes, steps and
+// resets in any order, beside the same in eager mode on the CPU.
+//
+// TENON_TEST_GRAPH_PROGRAMS: how many (6); TENON_TEST_GRAPH_SEED: the first one's seed (1).
+#include "graphs.h"
+
+#include <tenon/compiler.h>
+
+#include <cstdlib>
+#include <memory>
+#include <random>
+
+namespace tenon::graphs {
+namespace {
+
+int64_t number_from(const char* variable, int64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text ? std::atoll(text) : otherwise;
+}
+
+struct Statement {
+  uint32_t op, a, b;
+};
+
+/// A function of two tensors of shape [n, 3] and a state of shape [3], which it may write.
+struct Function {
+  std::vector<Statement> body;
+  size_t n_results = 1;
+  bool writes_state = false, writes_argument = false;
+};
+
+// Halves and maxima are exact, so that any order of the device's arithmetic gives the same bits.
+Tensor step_of(const Statement& s, const std::vector<Tensor>& values) {
+  const Tensor &a = values[s.a % values.size()], &b = values[s.b % values.size()];
+  switch (s.op % 8) {
+    case 0:
+      return a * 0.5 + b * 0.5;
+    case 1:
+      return maximum(a, b);
+    case 2:
+      return a.relu() - 1.0;
+    case 3:
+      return -a;
+    case 4:
+      return cat({a.narrow(1, 1, 2), b.narrow(1, 0, 1)}, 1);
+    case 5:
+      return minimum(a, b.select(0, 0));
+    case 6:
+      return a.amax({0}, true) * 0.5 + b;
+    default:
+      return a.t().contiguous().t() * 0.25;
+  }
+}
+
+std::vector<Tensor> run(const Function& f, Tensor x, const Tensor& y, Tensor state) {
+  std::vector<Tensor> values{x, y};
+  for (const Statement& s : f.body) values.push_back(step_of(s, values) + state);
+  if (f.writes_state) state.copy_(values.back().amax({0}) * 0.5);
+  if (f.writes_argument) x.mul_(0.5).add_(values[2] * 0.25);
+  std::vector<Tensor> results(values.end() - static_cast<ptrdiff_t>(f.n_results), values.end());
+  if (f.n_results > 1) results.back() = results[0].select(0, 0);  // a view of another result
+  return results;
+}
+
+/// A tensor on both sides.
+struct Pair {
+  Tensor here, on_gpu;
+};
+
+class Play {
+ public:
+  Play(uint64_t seed, const Options& options) : random_(seed) {
+    for (int i = 0; i < 3; ++i) {
+      Function f;
+      for (uint32_t k = 0, n = 2 + any(4); k < n; ++k)
+        f.body.push_back({any(1000), any(1000), any(1000)});
+      f.n_results = 1 + any(3);
+      f.n_results = std::min(f.n_results, f.body.size());
+      f.writes_state = any(3) == 0;
+      f.writes_argument = any(4) == 0;
+      add_function(f, options);
+    }
+    for (int i = 0; i < 4; ++i) keep(fresh(2 + any(2)));
+  }
+
+  void run_steps(int n) {
+    for (int i = 0; i < n; ++i) {
+      act();
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    for (const Pair& p : pool_) compare(p);
+    for (const auto& f : functions_) compare(f->state);
+  }
+
+ private:
+  using Compiled =
+      CompiledFunction<std::function<std::vector<Tensor>(const Tensor&, const Tensor&)>>;
+  struct Known {
+    Function f;
+    Pair state;
+    std::optional<Compiled> compiled;
+  };
+
+  uint32_t any(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
+
+  void add_function(const Function& f, const Options& options) {
+    auto known = std::make_unique<Known>(Known{f, {}, {}});
+    Tensor state = tensor(std::vector<float>{0.5, -1, float(functions_.size())});
+    known->state = {state, there(state)};
+    Known* k = known.get();
+    std::function<std::vector<Tensor>(const Tensor&, const Tensor&)> body =
+        [k](const Tensor& x, const Tensor& y) { return graphs::run(k->f, x, y, k->state.on_gpu); };
+    known->compiled.emplace(compile(std::move(body), options));
+    functions_.push_back(std::move(known));
+  }
+
+  Pair fresh(int64_t n) {
+    Tensor t = make_numbers(n);
+    return {t, there(t)};
+  }
+  Tensor make_numbers(int64_t n) {
+    std::vector<float> numbers;
+    for (int64_t i = 0; i < n * 3; ++i) numbers.push_back(float(int(any(15)) - 7) * 0.5f);
+    return tensor(numbers).reshape({n, 3});
+  }
+  void keep(Pair p) {
+    if (pool_.size() > 12) pool_.erase(pool_.begin() + any(12));
+    pool_.push_back(std::move(p));
+  }
+  static void compare(const Pair& p) {
+    Tensor back = moved(kCPU, p.on_gpu);
+    ASSERT_EQ(to_text(back.sizes()), to_text(p.here.sizes()));
+    std::vector<float> found = back.contiguous().to_vector<float>();
+    ASSERT_EQ(found, p.here.contiguous().to_vector<float>());
+  }
+
+  void call() {
+    Known& f = *functions_[any(static_cast<uint32_t>(functions_.size()))];
+    Pair x = pool_[any(static_cast<uint32_t>(pool_.size()))];
+    std::vector<Pair> alike;
+    for (const Pair& p : pool_)
+      if (p.here.size(0) == x.here.size(0)) alike.push_back(p);
+    Pair y = alike[any(static_cast<uint32_t>(alike.size()))];
+    std::vector<Tensor> expected = graphs::run(f.f, x.here, y.here, f.state.here);
+    std::vector<Tensor> found = (*f.compiled)(x.on_gpu, y.on_gpu);
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i) {
+      Pair p{expected[i], found[i]};
+      if (any(2)) compare(p);
+      if (p.here.dim() == 2)
+        keep(std::move(p));
+      else
+        views_.push_back(std::move(p));
+    }
+    if (views_.size() > 5) views_.erase(views_.begin());
+  }
+
+  void act() {
+    uint32_t at = any(static_cast<uint32_t>(pool_.size()));
+    switch (any(16)) {
+      case 0:
+        return keep(fresh(2 + any(2)));
+      case 1:
+        if (pool_.size() > 3) pool_.erase(pool_.begin() + at);
+        return;
+      case 2:
+        return keep({pool_[at].here.clone(), pool_[at].on_gpu.clone()});
+      case 3:
+        pool_[at].here.fill_(0.5);
+        pool_[at].on_gpu.fill_(0.5);
+        return;
+      case 4:
+        return compiler::cudagraph_mark_step_begin();
+      case 5:
+        for (const Pair& p : views_) compare(p);
+        return views_.clear();
+      case 6:
+        pool_[at].here.add_(1.0);
+        pool_[at].on_gpu.add_(1.0);
+        return;
+      case 7:
+        if (any(12) == 0) reset();
+        return;
+      case 8:
+        return compare(pool_[at]);
+      default:
+        return call();
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::vector<std::unique_ptr<Known>> functions_;
+  std::vector<Pair> pool_, views_;
+};
+
+class RandomPrograms : public Graphs {};
+
+TEST_F(RandomPrograms, DoWhatEagerOnesDo) {
+  int64_t n = number_from("TENON_TEST_GRAPH_PROGRAMS", 6);
+  int64_t first = number_from("TENON_TEST_GRAPH_SEED", 1);
+  for (int64_t seed = first; seed < first + n; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    seed_streams(static_cast<uint64_t>(seed));
+    std::map<std::string, std::string> options{{"slow_path_cudagraph_asserts", "true"},
+                                               {"cuda_graph_poison", "true"}};
+    if (seed % 3 == 0) options["skip_cudagraph_warmup"] = "true";
+    if (seed % 4 == 0) options["cuda_graph_max_sizes"] = "1";
+    if (seed % 5 == 0) options["cudagraph_unexpected_rerecord_limit"] = "2";
+    auto flags =
+        config::patch({{"dynamo.cudagraph_backend_keep_input_mutation", seed % 2 == 1},
+                       {"dynamo.cudagraph_backend_support_input_mutation", seed % 4 == 1}});
+    Play play(static_cast<uint64_t>(seed), recorded(options));
+    play.run_steps(60);
+    if (HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace tenon::graphs
