@@ -148,8 +148,8 @@ TEST_F(Models, ArchivesAreAsOnTheCpu) {
       Tensor expected = here(x), found = recorded_model(there(x));
       expect_equal(found, expected, name);
     }
+    EXPECT_GE(n_replays(), 2) << name;
   }
-  EXPECT_GT(n_replays(), 4);
 }
 
 }  // namespace
