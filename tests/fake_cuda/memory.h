@@ -64,6 +64,7 @@ class Memory {
   char* work_;    // the same memory, for the double
   size_t total_, whole_;                // of allocations; with what can be reserved behind them
   size_t reserved_ = 0;
+  int changes_ = 0;                     // of who may touch it
   std::map<size_t, Mapping> mapped_;    // by offset
   std::map<size_t, Block> live_;       // by offset
   std::map<size_t, size_t> free_[16];  // offset to bytes

@@ -32,7 +32,8 @@ struct Description {
 /// Calls of equal dtypes, sizes, strides, symbols and sharing of storages, on one manager.
 struct Variant {
   std::vector<int64_t> signature;
-  std::list<std::unique_ptr<Recorded>> recordings;  // the last used one first
+  /// In the order in which they were made, and are tried: so the same calls find the same ones.
+  std::vector<std::unique_ptr<Recorded>> recordings;
   std::vector<char> staged;                         // inputs that are copied into the arena
   std::optional<Reason> why_direct;                 // for good
   uint64_t calls = 0, made = 0, made_for_statics = 0;

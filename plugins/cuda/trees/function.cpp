@@ -11,8 +11,7 @@
 // before its backwards has two recordings beside each other. Results of the user's are no part of
 // this: their nodes are changed to write into new memory.
 //
-// Method: calls of one signature share recordings, the last used one first; plan.h says what each
-// run changes. What cannot be recorded, or fails, runs directly, and its reason is counted.
+// Method: calls of one signature share recordings; plan.h says what each run changes. What cannot be recorded, or fails, runs directly, and its reason is counted.
 //
 // Cost: a replay compares the signature, looks a few ranges up in the book, changes the nodes whose
 // addresses moved (0.3 us each) and launches; memory is what is alive together, not its sum.
@@ -215,29 +214,34 @@ void Function::limit_sizes(Share& share) {
 bool Function::replay(Call& call) {
   Variant& v = *call.variant;
   using Kind = Recorded::Verdict::Kind;
-  for (auto at = v.recordings.begin(); at != v.recordings.end(); ++at) {
-    Recorded::Verdict verdict = (*at)->fits(call.inputs());
+  for (const auto& recorded : v.recordings) {
+    Recorded::Verdict verdict = recorded->fits(call.inputs());
     if (verdict.kind == Kind::fits) {
-      v.recordings.splice(v.recordings.begin(), v.recordings, at);
-      run_recorded(call, *v.recordings.front());
+      run_recorded(call, *recorded);
       return true;
     }
-    if (at != v.recordings.begin()) continue;
-    std::string input = text("input {} ({})", verdict.input, about_.input_names[verdict.input]);
-    call.why_recorded = verdict.kind == Kind::input_moved ? input + " has another address"
-                        : verdict.kind == Kind::input_unaligned
-                            ? input + " is aligned to fewer bytes"
-                            : "results of an earlier run are still held";
-    bool is_static = verdict.kind == Kind::input_moved &&
-                     (about_.input_flags[verdict.input] & TN_CUDA_INPUT_STATIC);
-    v.made_for_statics += is_static;
+    if (recorded == v.recordings.back()) note_unfit(call, verdict);
   }
   return false;
+}
+
+// Parameters that were replaced are no sign of a function that is never recorded for good.
+void Function::note_unfit(Call& call, const Recorded::Verdict& verdict) const {
+  using Kind = Recorded::Verdict::Kind;
+  if (verdict.kind == Kind::memory_in_use) {
+    call.why_recorded = "results of an earlier run are still held";
+    return;
+  }
+  call.why_recorded = text("input {} ({}) {}", verdict.input, about_.input_names[verdict.input],
+                           verdict.kind == Kind::input_moved ? "has another address"
+                                                             : "is aligned to fewer bytes");
+  if (about_.input_flags[verdict.input] & TN_CUDA_INPUT_STATIC) ++call.variant->made_for_statics;
 }
 
 // What failed before it was enqueued has changed nothing; nor has what only writes results.
 void Function::run_recorded(Call& call, Recorded& recorded) {
   bool has_run = false, is_new = recorded.replays == 0;
+  recorded.last_used = call.variant->calls;
   std::vector<tn_tensor*> outputs(call.c.n_outputs);
   try {
     recorded.run(call.inputs(), call.c.stream, outputs, has_run);
@@ -245,6 +249,7 @@ void Function::run_recorded(Call& call, Recorded& recorded) {
     bool writes = std::ranges::any_of(about_.input_flags,
                                       [](uint32_t f) { return f & TN_CUDA_INPUT_WRITTEN; });
     if ((has_run && writes) || gpu_.is_lost()) throw;
+    DrawAgain again(recorded.draws());
     Reason why{e.code == TN_OUT_OF_MEMORY ? "memory" : "capture_failed", e.what()};
     std::erase_if(call.variant->recordings, [&](const auto& r) { return r.get() == &recorded; });
     if (++call.variant->failures >= failures_to_stop) call.variant->why_direct = why;
@@ -282,15 +287,17 @@ void Function::record(Call& call) {
   attempt.recorded->poisons = about_.flags & TN_CUDA_FN_POISON;
   attempt.recorded->precedes_backward = about_.flags & TN_CUDA_FN_FORWARD;
   attempt.recorded->made_by = about_.output_names;
-  v.recordings.push_front(std::move(attempt.recorded));
-  run_recorded(call, *v.recordings.front());
+  v.recordings.push_back(std::move(attempt.recorded));
+  run_recorded(call, *v.recordings.back());
   for (auto [memory, bytes] : attempt.freed) gpu_.release(memory, bytes, call.c.stream);
   if (!call.lock.owns_lock()) return;  // it ran directly in the end
   if (attempt.runs_once) {
-    v.recordings.pop_front();
+    v.recordings.pop_back();
     if (++v.failures >= failures_to_stop) v.why_direct = attempt.why;
   }
-  if (v.recordings.size() > most_kept) v.recordings.pop_back();
+  if (v.recordings.size() > most_kept)
+    v.recordings.erase(std::ranges::min_element(
+        v.recordings, {}, [](const auto& r) { return r->last_used; }));
 }
 
 }  // namespace tenon::cuda::trees
