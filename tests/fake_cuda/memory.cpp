@@ -14,7 +14,7 @@ namespace fake_cuda {
 namespace {
 
 constexpr size_t alignment = 512;
-constexpr size_t gap = 4096;   // between blocks, so that a step too far leaves every block
+constexpr size_t gap = 4096;  // between blocks, so that a step too far leaves every block
 constexpr size_t times_reservable = 64;
 constexpr int pattern = 0xFF;  // a NaN in f16, bf16, f32 and f64
 

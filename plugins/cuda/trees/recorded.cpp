@@ -128,8 +128,7 @@ void Recorded::copy_results(const std::vector<tensor>& slots, tn_stream* stream)
     if (!slot.is_copied) continue;
     CU_TRY(manager_.gpu(), "copying a result of a recording", cuMemcpyAsync,
            address_of(slots[s]->storage), slot.range.begin,
-           std::min<size_t>(slot.bytes, slots[s]->storage_bytes),
-           manager_.gpu().handle_of(stream));
+           std::min<size_t>(slot.bytes, slots[s]->storage_bytes), manager_.gpu().handle_of(stream));
   }
 }
 

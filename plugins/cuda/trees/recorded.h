@@ -30,9 +30,9 @@ class Recorded {
   const Graph& graph() const { return *graph_; }
   uint64_t replays = 0, last_used = 0;
   bool poisons = false;
-  bool precedes_backward = false;      ///< its saved values are waited for
-  std::vector<std::string> made_by;    ///< by output: the op and the source line
-  std::string why;                     ///< it was made
+  bool precedes_backward = false;    ///< its saved values are waited for
+  std::vector<std::string> made_by;  ///< by output: the op and the source line
+  std::string why;                   ///< it was made
 
  private:
   plugin::tensor made_slot(const SlotPlan& slot);
