@@ -1,7 +1,6 @@
-// Recordings of devices: questions to the extension tenon.cuda of plugins that are loaded.
+// Recordings of devices: questions to the extension tenon.cuda of the plugin that offers it.
 #include "backend/device_graphs.h"
 
-#include "backend/abi/extensions.h"
 #include "backend/abi/status.h"
 #include "backend/life/load.h"
 #include "core/device/overwritten.h"
@@ -13,53 +12,76 @@
 
 namespace tenon {
 
+std::atomic<bool> has_recordings{false};
+
 namespace {
 
-// Calls f(table) for each table of the extension, one call of its plugin.
-template <class F>
-void for_each_keeper(const char* function, F&& f) {
+/// Who keeps recordings. Lives as long as the process.
+struct Keeper {
+  PluginNet& net;
+  const tn_cuda_api& api;
+};
+std::atomic<const Keeper*> known_keeper{nullptr};
+
+const Keeper* find_keeper() {
+  static std::mutex finding;
+  std::lock_guard lock(finding);
+  if (const Keeper* known = known_keeper.load()) return known;
   for (const LoadedPlugin* plugin : loaded_plugins())
-    for (const tn_extension& e : plugin->extensions)
-      if (view_of(e.id) == TN_CUDA_ID && e.version >= TN_CUDA_VERSION)
-        call_plugin_quietly(plugin->net, function,
-                            [&] { f(static_cast<const tn_cuda_api*>(e.table)); });
+    for (const tn_extension& e : plugin->extensions) {
+      const auto* api = static_cast<const tn_cuda_api*>(e.table);
+      if (view_of(e.id) != TN_CUDA_ID || !TN_HAS(api, function_new)) continue;
+      known_keeper = new Keeper{plugin->net, *api};
+      return known_keeper;
+    }
+  return nullptr;
 }
 
-// A status that the table of the first plugin with recordings gives for the tensor.
+// Calls f(table), where there is one.
+template <class F>
+void ask(const char* function, F&& f) {
+  const Keeper* keeper = known_keeper.load(std::memory_order_acquire);
+  if (!keeper) keeper = find_keeper();
+  if (keeper) call_plugin_quietly(keeper->net, function, [&] { f(keeper->api); });
+}
+
 void check_result(const Tensor& t) {
   tn_status* problem = nullptr;
-  for_each_keeper("check_result", [&](const tn_cuda_api* api) {
-    if (!problem && TN_HAS(api, check_result)) problem = api->check_result(impl_of(t)->storage_id);
-  });
+  ask("check_result",
+      [&](const tn_cuda_api& api) { problem = api.check_result(impl_of(t)->storage_id); });
   if (!problem) return;
   std::string text = problem->text;
   free_status(problem);
   throw UserError(text);
 }
 
+thread_local int calls_under_way = 0;
+
 }  // namespace
 
-void watch_overwritten_results() {
-  static std::mutex finding;
-  std::lock_guard lock(finding);
-  if (overwritten_results) return;
-  auto* api = static_cast<const tn_cuda_api*>(find_extension(TN_CUDA_ID, TN_CUDA_VERSION));
-  if (!api || !TN_HAS(api, overwritten_results)) return;
-  check_result_slot = &check_result;
-  __atomic_store_n(&overwritten_results, api->overwritten_results, __ATOMIC_RELEASE);
+void watch_recordings() {
+  if (has_recordings.load(std::memory_order_acquire)) return;
+  ask("overwritten_results", [](const tn_cuda_api& api) {
+    check_result_slot = &check_result;
+    __atomic_store_n(&overwritten_results, api.overwritten_results, __ATOMIC_RELEASE);
+    has_recordings.store(true, std::memory_order_release);
+  });
 }
 
 void begin_graph_generation() {
-  for_each_keeper("mark_step", [](const tn_cuda_api* api) {
-    if (TN_HAS(api, mark_step)) api->mark_step();
-  });
+  ask("mark_step", [](const tn_cuda_api& api) { api.mark_step(); });
 }
 
 void forget_recordings() {
-  for_each_keeper("reset_functions", [](const tn_cuda_api* api) {
-    if (!TN_HAS(api, reset_functions)) return;
-    if (tn_status* failed = api->reset_functions()) free_status(failed);  // a device that is lost
+  ask("reset_functions", [](const tn_cuda_api& api) {
+    if (tn_status* failed = api.reset_functions()) free_status(failed);  // a device that is lost
   });
 }
+
+void GraphCall::enter() {
+  if (calls_under_way++ == 0)
+    ask("begin_call", [](const tn_cuda_api& api) { api.begin_call(); });
+}
+void GraphCall::leave() { --calls_under_way; }
 
 }  // namespace tenon

@@ -210,6 +210,7 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
     return body.run_eager(body.context);
   }
   report::TimeScope time(site.unit, report::Work::call);
+  GraphCall recordings;
   std::shared_ptr<void> backward;
   if (flags.dynamo.compiled_autograd) backward = compiled_backward_slot(site.options);
   if (stance != 0 && serve_by_stance(site, leaves, body, result)) return;

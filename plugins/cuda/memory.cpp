@@ -100,7 +100,8 @@ void Gpu::set(void* to, uint8_t byte, size_t bytes, tn_stream* stream) {
 void Gpu::copy(void* to, const void* from, size_t bytes, int32_t direction, tn_stream* stream) {
   bind();
   if (bytes == 0) return;
-  if (trees::Recording* r = trees::Recording::on(stream)) return r->copy(to, from, bytes, direction);
+  if (trees::Recording* r = trees::Recording::on(stream))
+    return r->copy(to, from, bytes, direction);
   api::Stream order = handle_of(stream);
   if (direction == TN_COPY_H2D && !is_pinned(from, bytes))
     return staging_->to_device(to, from, bytes, order);

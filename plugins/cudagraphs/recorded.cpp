@@ -59,11 +59,13 @@ class Description {
       written_.push_back(inputs[request.mutated_inputs[i]]);
     for (size_t i = 0; i < outputs.size(); ++i)
       if (i + request.n_saved < outputs.size()) results_.push_back(outputs[i]);
+    for (uint32_t n : piece.nodes) add_node(g_.at(n));
     for (uint32_t id : piece.inputs) add_input(id);
     for (uint32_t id : piece.outputs) add_output(id);
   }
 
   std::vector<tn_cuda_value> inputs, outputs;
+  std::vector<tn_tensor*> constants;  // of the CPU
 
  private:
   static bool has(const std::vector<uint32_t>& list, uint32_t id) {
@@ -71,12 +73,21 @@ class Description {
   }
   tn_str kept(std::string words) { return str(*texts_.emplace_back(new std::string(words))); }
 
+  void add_node(const node& n) {
+    by_place_ = by_place_ || (n.tags & TN_TAG_BY_PLACE);
+    for_each_operand(n, [&](uint32_t id) {
+      value v = g_.value_at(id);
+      if (v.source == TN_SRC_CONSTANT && place_of(v) == Place::host_number)
+        constants.push_back(kept_.emplace_back(g_.constant(id)).get());
+    });
+  }
   void add_input(uint32_t id) {
     value v = g_.value_at(id);
     bool stays = has(static_, id) || v.source == TN_SRC_CONSTANT;
     bool is_number = place_of(v) == Place::host_number;  // a copy of it is
     uint32_t flags = (stays && !is_number ? uint32_t{TN_CUDA_INPUT_STATIC} : 0) |
-                     (has(written_, id) ? uint32_t{TN_CUDA_INPUT_WRITTEN} : 0);
+                     (has(written_, id) ? uint32_t{TN_CUDA_INPUT_WRITTEN} : 0) |
+                     (by_place_ ? uint32_t{TN_CUDA_INPUT_BY_PLACE} : 0);
     inputs.push_back({flags, 0, kept(std::string(sv(v.name)))});
     if (flags & TN_CUDA_INPUT_STATIC)
       tenon::plugin::log(TN_LOG_INFO, "cudagraph_static_inputs", "{}", sv(v.name));
@@ -92,6 +103,8 @@ class Description {
 
   graph g_;
   std::vector<uint32_t> static_, written_, results_;  // values
+  bool by_place_ = false;  // a node looks at where in its storage a tensor begins
+  std::vector<tensor> kept_;
   std::vector<std::unique_ptr<std::string>> texts_;
 };
 
@@ -123,6 +136,8 @@ RecordedPiece::RecordedPiece(const tn_compile_request& request, const program& s
   info.self = body.get();
   info.launch = &launch;
   info.drop = &drop;
+  info.constants = description.constants.data();
+  info.n_constants = static_cast<uint32_t>(description.constants.size());
   check(cuda().function_new(&info, &function_));
   static_cast<void>(body.release());
 }

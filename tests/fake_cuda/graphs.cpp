@@ -176,8 +176,8 @@ Result change_launch(api::GraphExec handle, api::GraphNode node, const api::Kern
                 [&](World& w, Node& n) -> Result {
                   auto* function = reinterpret_cast<FunctionState*>(p->function);
                   if (!w.code.knows(function)) return invalid_handle;
-                  n.launch = made_launch(*function, p->grid, p->block, p->shared_bytes,
-                                         p->parameters);
+                  n.launch =
+                      made_launch(*function, p->grid, p->block, p->shared_bytes, p->parameters);
                   return api::success;
                 });
 }

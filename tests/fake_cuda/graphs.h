@@ -18,7 +18,7 @@ struct Node {
   enum class Kind { launch, copy, set } kind;
   std::shared_ptr<const Launch> launch;
   Address to = 0, from = 0;
-  size_t count = 0;         // bytes of a copy, elements of a fill
+  size_t count = 0;  // bytes of a copy, elements of a fill
   unsigned value = 0, element_bytes = 1;
 
   Result run(World& w) const;

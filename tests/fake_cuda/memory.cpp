@@ -14,7 +14,7 @@ namespace fake_cuda {
 namespace {
 
 constexpr size_t alignment = 512;
-constexpr size_t gap = 4096;   // between blocks, so that a step too far leaves every block
+constexpr size_t gap = 4096;  // between blocks, so that a step too far leaves every block
 constexpr size_t times_reservable = 64;
 constexpr int pattern = 0xFF;  // a NaN in f16, bf16, f32 and f64
 
@@ -117,6 +117,7 @@ bool Memory::map(Address address, size_t bytes) {
 bool Memory::unmap(Address address, size_t bytes) {
   auto at = mapped_.find(offset_of(address));
   if (at == mapped_.end() || at->second.bytes != bytes) return false;
+  open(false);
   ::madvise(work_ + at->first, bytes, MADV_REMOVE);
   mapped_.erase(at);
   return true;
@@ -160,8 +161,16 @@ void* Memory::work(Address address, size_t bytes) {
 
 void Memory::open(bool for_all) {
   int protection = for_all ? PROT_READ | PROT_WRITE : PROT_NONE;
-  if (::mprotect(reinterpret_cast<void*>(base_), whole_, protection) != 0)
-    give_up("fake_cuda: mprotect");
+  auto protect = [&](size_t offset, size_t bytes) {
+    if (::mprotect(reinterpret_cast<void*>(base_ + offset), bytes, protection) != 0)
+      give_up("fake_cuda: mprotect");
+  };
+  protect(0, total_);
+  for (const auto& [offset, mapping] : mapped_) protect(offset, mapping.bytes);
+  // Pages that kernels have touched make each change slower: forget which they were.
+  constexpr int changes_to_forget = 64;
+  if (++changes_ % changes_to_forget == 0)
+    ::madvise(reinterpret_cast<void*>(base_), whole_, MADV_DONTNEED);
 }
 
 size_t Memory::live_bytes() const {

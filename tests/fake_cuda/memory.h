@@ -60,11 +60,12 @@ class Memory {
   void* work_mapped(size_t offset, size_t bytes);
 
   size_t bytes_;
-  Address base_;  // what programs see
-  char* work_;    // the same memory, for the double
-  size_t total_, whole_;                // of allocations; with what can be reserved behind them
+  Address base_;          // what programs see
+  char* work_;            // the same memory, for the double
+  size_t total_, whole_;  // of allocations; with what can be reserved behind them
   size_t reserved_ = 0;
-  std::map<size_t, Mapping> mapped_;    // by offset
+  int changes_ = 0;                    // of who may touch it
+  std::map<size_t, Mapping> mapped_;   // by offset
   std::map<size_t, Block> live_;       // by offset
   std::map<size_t, size_t> free_[16];  // offset to bytes
   size_t used_[16] = {}, peak_[16] = {};

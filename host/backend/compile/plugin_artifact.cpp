@@ -49,7 +49,7 @@ class PluginArtifact final : public Artifact, private Retirable {
       graph_ = request.graph;
       mutated_inputs_ = request.mutated_inputs;
     }
-    if (device_) watch_overwritten_results();
+    if (device_) watch_recordings();
     join();
   }
 

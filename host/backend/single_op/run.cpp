@@ -14,6 +14,7 @@
 #include "core/arguments.h"
 #include "core/device/device_memory.h"
 #include "core/device/provider.h"
+#include "core/sym/shape_env.h"
 #include "ops/device_call.h"
 #include "report/events.h"
 
@@ -179,6 +180,8 @@ class SingleOpRun {
     SingleOpGraph made = make_single_op_graph(call_, read, into_self_);
     if (!made.why_not.empty()) return declined(read, made.why_not);
     compiles.add(1);
+    // The caller may be in the middle of a recording, with symbols of its own.
+    ShapeEnvScope sizes(*made.graph->shape_env);
     auto op = std::make_shared<SingleOp>();
     op->code = compile_single_op(server, request_for(made, into_self_));
     if (into_self_ && !op->code->fills_given_outputs())

@@ -105,11 +105,11 @@ enum : int32_t {  // CUmemPool_attribute, uint64_t each
 };
 
 enum : int32_t {
-  capture_relaxed = 2,             // CUstreamCaptureMode
-  capture_active = 1,              // CUstreamCaptureStatus
-  granularity_recommended = 1,     // CUmemAllocationGranularity_flags
-  memory_of_device = 2,            // CUmemorytype
-  access_read_and_write = 3,       // CUmemAccess_flags
+  capture_relaxed = 2,          // CUstreamCaptureMode
+  capture_active = 1,           // CUstreamCaptureStatus
+  granularity_recommended = 1,  // CUmemAllocationGranularity_flags
+  memory_of_device = 2,         // CUmemorytype
+  access_read_and_write = 3,    // CUmemAccess_flags
 };
 
 enum : unsigned {
@@ -182,84 +182,83 @@ struct SetNode {
 };
 
 /// F(name, parameters): every function of the driver that is called.
-#define TENON_CUDA_DRIVER_FUNCTIONS(F)                                                            \
-  F(cuInit, (unsigned flags))                                                                     \
-  F(cuDriverGetVersion, (int* version))                                                           \
-  F(cuGetErrorName, (Result error, const char** name))                                            \
-  F(cuGetErrorString, (Result error, const char** text))                                          \
-  F(cuDeviceGetCount, (int* count))                                                               \
-  F(cuDeviceGet, (Ordinal * device, int ordinal))                                                 \
-  F(cuDeviceGetName, (char* name, int length, Ordinal device))                                    \
-  F(cuDeviceTotalMem, (size_t * bytes, Ordinal device))                                           \
-  F(cuDeviceGetAttribute, (int* value, int32_t attribute, Ordinal device))                        \
-  F(cuDevicePrimaryCtxRetain, (Context * context, Ordinal device))                                \
-  F(cuCtxSetCurrent, (Context context))                                                           \
-  F(cuCtxSynchronize, (Context context))                                                          \
-  F(cuMemGetInfo, (size_t * free, size_t * total))                                                \
-  F(cuMemPoolCreate, (Pool * pool, const PoolProperties* properties))                             \
-  F(cuMemPoolDestroy, (Pool pool))                                                                \
-  F(cuMemPoolSetAttribute, (Pool pool, int32_t attribute, void* value))                           \
-  F(cuMemPoolGetAttribute, (Pool pool, int32_t attribute, void* value))                           \
-  F(cuMemPoolTrimTo, (Pool pool, size_t bytes_to_keep))                                           \
-  F(cuMemAllocFromPoolAsync, (Address * address, size_t bytes, Pool pool, Stream stream))         \
-  F(cuMemFreeAsync, (Address address, Stream stream))                                             \
-  F(cuMemHostAlloc, (void** memory, size_t bytes, unsigned flags))                                \
-  F(cuMemFreeHost, (void* memory))                                                                \
-  F(cuMemcpyAsync, (Address to, Address from, size_t bytes, Stream stream))                       \
-  F(cuMemsetD8Async, (Address to, unsigned char byte, size_t bytes, Stream stream))               \
-  F(cuStreamCreateWithPriority, (Stream * stream, unsigned flags, int priority))                  \
-  F(cuStreamDestroy, (Stream stream))                                                             \
-  F(cuStreamSynchronize, (Stream stream))                                                         \
-  F(cuStreamWaitEvent, (Stream stream, Event event, unsigned flags))                              \
-  F(cuEventCreate, (Event * event, unsigned flags))                                               \
-  F(cuEventDestroy, (Event event))                                                                \
-  F(cuEventRecord, (Event event, Stream stream))                                                  \
-  F(cuEventQuery, (Event event))                                                                  \
-  F(cuEventSynchronize, (Event event))                                                            \
-  F(cuEventElapsedTime, (float* milliseconds, Event begin, Event end))                            \
-  F(cuModuleLoadDataEx,                                                                           \
-    (Module * module, const void* image, unsigned n_options, JitOption* options, void** values))  \
-  F(cuModuleUnload, (Module module))                                                              \
-  F(cuModuleGetFunction, (Function * function, Module module, const char* name))                  \
-  F(cuFuncGetAttribute, (int* value, int32_t attribute, Function function))                       \
-  F(cuFuncSetAttribute, (Function function, int32_t attribute, int value))                        \
-  F(cuLaunchKernel, (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,        \
-                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, \
-                     Stream stream, void** parameters, void** extra))                             \
-  F(cuLinkCreate, (unsigned n_options, JitOption* options, void** values, LinkState* state))      \
-  F(cuLinkAddData, (LinkState state, int32_t kind, void* data, size_t bytes, const char* name,    \
-                    unsigned n_options, JitOption* options, void** values))                       \
-  F(cuLinkComplete, (LinkState state, void** code, size_t* bytes))                                \
-  F(cuLinkDestroy, (LinkState state))                                                             \
-  F(cuMemsetD16Async, (Address to, unsigned short value, size_t elements, Stream stream))         \
-  F(cuMemsetD32Async, (Address to, unsigned value, size_t elements, Stream stream))               \
-  F(cuMemAddressReserve, (Address * address, size_t bytes, size_t alignment, Address at,          \
-                          unsigned long long flags))                                              \
-  F(cuMemAddressFree, (Address address, size_t bytes))                                            \
-  F(cuMemGetAllocationGranularity,                                                                \
-    (size_t * bytes, const MemoryProperties* properties, int32_t option))                         \
-  F(cuMemCreate, (MemoryHandle * memory, size_t bytes, const MemoryProperties* properties,        \
-                  unsigned long long flags))                                                      \
-  F(cuMemRelease, (MemoryHandle memory))                                                          \
-  F(cuMemMap, (Address address, size_t bytes, size_t offset, MemoryHandle memory,                 \
-               unsigned long long flags))                                                         \
-  F(cuMemUnmap, (Address address, size_t bytes))                                                  \
-  F(cuMemSetAccess, (Address address, size_t bytes, const MemoryAccess* access, size_t n))        \
-  F(cuStreamBeginCapture, (Stream stream, int32_t mode))                                          \
-  F(cuStreamEndCapture, (Stream stream, Graph * graph))                                           \
-  F(cuStreamGetCaptureInfo, (Stream stream, int32_t* status, uint64_t* id, Graph* graph,          \
-                             const GraphNode** last, const OpaqueGraphEdge** edges, size_t* n))   \
-  F(cuGraphGetNodes, (Graph graph, GraphNode * nodes, size_t* n))                                 \
-  F(cuGraphInstantiateWithFlags,                                                                  \
-    (GraphExec * executable, Graph graph, unsigned long long flags))                              \
-  F(cuGraphLaunch, (GraphExec executable, Stream stream))                                         \
-  F(cuGraphExecKernelNodeSetParams,                                                               \
-    (GraphExec executable, GraphNode node, const KernelNode* parameters))                         \
-  F(cuGraphExecMemcpyNodeSetParams,                                                               \
-    (GraphExec executable, GraphNode node, const CopyNode* parameters, Context context))          \
-  F(cuGraphExecMemsetNodeSetParams,                                                               \
-    (GraphExec executable, GraphNode node, const SetNode* parameters, Context context))           \
-  F(cuGraphExecDestroy, (GraphExec executable))                                                   \
+#define TENON_CUDA_DRIVER_FUNCTIONS(F)                                                             \
+  F(cuInit, (unsigned flags))                                                                      \
+  F(cuDriverGetVersion, (int* version))                                                            \
+  F(cuGetErrorName, (Result error, const char** name))                                             \
+  F(cuGetErrorString, (Result error, const char** text))                                           \
+  F(cuDeviceGetCount, (int* count))                                                                \
+  F(cuDeviceGet, (Ordinal * device, int ordinal))                                                  \
+  F(cuDeviceGetName, (char* name, int length, Ordinal device))                                     \
+  F(cuDeviceTotalMem, (size_t * bytes, Ordinal device))                                            \
+  F(cuDeviceGetAttribute, (int* value, int32_t attribute, Ordinal device))                         \
+  F(cuDevicePrimaryCtxRetain, (Context * context, Ordinal device))                                 \
+  F(cuCtxSetCurrent, (Context context))                                                            \
+  F(cuCtxSynchronize, (Context context))                                                           \
+  F(cuMemGetInfo, (size_t * free, size_t * total))                                                 \
+  F(cuMemPoolCreate, (Pool * pool, const PoolProperties* properties))                              \
+  F(cuMemPoolDestroy, (Pool pool))                                                                 \
+  F(cuMemPoolSetAttribute, (Pool pool, int32_t attribute, void* value))                            \
+  F(cuMemPoolGetAttribute, (Pool pool, int32_t attribute, void* value))                            \
+  F(cuMemPoolTrimTo, (Pool pool, size_t bytes_to_keep))                                            \
+  F(cuMemAllocFromPoolAsync, (Address * address, size_t bytes, Pool pool, Stream stream))          \
+  F(cuMemFreeAsync, (Address address, Stream stream))                                              \
+  F(cuMemHostAlloc, (void** memory, size_t bytes, unsigned flags))                                 \
+  F(cuMemFreeHost, (void* memory))                                                                 \
+  F(cuMemcpyAsync, (Address to, Address from, size_t bytes, Stream stream))                        \
+  F(cuMemsetD8Async, (Address to, unsigned char byte, size_t bytes, Stream stream))                \
+  F(cuStreamCreateWithPriority, (Stream * stream, unsigned flags, int priority))                   \
+  F(cuStreamDestroy, (Stream stream))                                                              \
+  F(cuStreamSynchronize, (Stream stream))                                                          \
+  F(cuStreamWaitEvent, (Stream stream, Event event, unsigned flags))                               \
+  F(cuEventCreate, (Event * event, unsigned flags))                                                \
+  F(cuEventDestroy, (Event event))                                                                 \
+  F(cuEventRecord, (Event event, Stream stream))                                                   \
+  F(cuEventQuery, (Event event))                                                                   \
+  F(cuEventSynchronize, (Event event))                                                             \
+  F(cuEventElapsedTime, (float* milliseconds, Event begin, Event end))                             \
+  F(cuModuleLoadDataEx,                                                                            \
+    (Module * module, const void* image, unsigned n_options, JitOption* options, void** values))   \
+  F(cuModuleUnload, (Module module))                                                               \
+  F(cuModuleGetFunction, (Function * function, Module module, const char* name))                   \
+  F(cuFuncGetAttribute, (int* value, int32_t attribute, Function function))                        \
+  F(cuFuncSetAttribute, (Function function, int32_t attribute, int value))                         \
+  F(cuLaunchKernel, (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,         \
+                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,  \
+                     Stream stream, void** parameters, void** extra))                              \
+  F(cuLinkCreate, (unsigned n_options, JitOption* options, void** values, LinkState* state))       \
+  F(cuLinkAddData, (LinkState state, int32_t kind, void* data, size_t bytes, const char* name,     \
+                    unsigned n_options, JitOption* options, void** values))                        \
+  F(cuLinkComplete, (LinkState state, void** code, size_t* bytes))                                 \
+  F(cuLinkDestroy, (LinkState state))                                                              \
+  F(cuMemsetD16Async, (Address to, unsigned short value, size_t elements, Stream stream))          \
+  F(cuMemsetD32Async, (Address to, unsigned value, size_t elements, Stream stream))                \
+  F(cuMemAddressReserve,                                                                           \
+    (Address * address, size_t bytes, size_t alignment, Address at, unsigned long long flags))     \
+  F(cuMemAddressFree, (Address address, size_t bytes))                                             \
+  F(cuMemGetAllocationGranularity,                                                                 \
+    (size_t * bytes, const MemoryProperties* properties, int32_t option))                          \
+  F(cuMemCreate, (MemoryHandle * memory, size_t bytes, const MemoryProperties* properties,         \
+                  unsigned long long flags))                                                       \
+  F(cuMemRelease, (MemoryHandle memory))                                                           \
+  F(cuMemMap,                                                                                      \
+    (Address address, size_t bytes, size_t offset, MemoryHandle memory, unsigned long long flags)) \
+  F(cuMemUnmap, (Address address, size_t bytes))                                                   \
+  F(cuMemSetAccess, (Address address, size_t bytes, const MemoryAccess* access, size_t n))         \
+  F(cuStreamBeginCapture, (Stream stream, int32_t mode))                                           \
+  F(cuStreamEndCapture, (Stream stream, Graph * graph))                                            \
+  F(cuStreamGetCaptureInfo, (Stream stream, int32_t * status, uint64_t * id, Graph * graph,        \
+                             const GraphNode** last, const OpaqueGraphEdge** edges, size_t* n))    \
+  F(cuGraphGetNodes, (Graph graph, GraphNode * nodes, size_t * n))                                 \
+  F(cuGraphInstantiateWithFlags, (GraphExec * executable, Graph graph, unsigned long long flags))  \
+  F(cuGraphLaunch, (GraphExec executable, Stream stream))                                          \
+  F(cuGraphExecKernelNodeSetParams,                                                                \
+    (GraphExec executable, GraphNode node, const KernelNode* parameters))                          \
+  F(cuGraphExecMemcpyNodeSetParams,                                                                \
+    (GraphExec executable, GraphNode node, const CopyNode* parameters, Context context))           \
+  F(cuGraphExecMemsetNodeSetParams,                                                                \
+    (GraphExec executable, GraphNode node, const SetNode* parameters, Context context))            \
+  F(cuGraphExecDestroy, (GraphExec executable))                                                    \
   F(cuGraphDestroy, (Graph graph))
 
 /// The driver's functions, all of them or none.

@@ -38,11 +38,13 @@ Draw reserve_random(Gpu& gpu, const tn_stream* stream, uint64_t blocks) {
 
 // The host counts what its copies write, also where that is no element.
 void note_write(tn_tensor* t) {
-  int64_t none = 0, one = 1;
-  tn_tensor* empty = nullptr;
-  check(host->tensor->as_strided(t, &none, &one, 1, t->storage_offset, &empty));
-  plugin::tensor owned(empty);
-  check(host->tensor->copy(empty, empty, nullptr));
+  plugin::detail::quietly("cuda", [&] {
+    int64_t none = 0, one = 1;
+    tn_tensor* empty = nullptr;
+    check(host->tensor->as_strided(t, &none, &one, 1, t->storage_offset, &empty));
+    plugin::tensor owned(empty);
+    check(host->tensor->copy(empty, empty, nullptr));
+  });
 }
 
 }  // namespace tenon::cuda::trees

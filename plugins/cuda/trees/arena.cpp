@@ -89,12 +89,10 @@ void Arena::map_chunk(Chunk& chunk) {
   gpu_.bind();
   api::MemoryProperties properties;
   properties.location_id = gpu_.index();
-  api::Result created =
-      driver().cuMemCreate(&chunk.memory, chunk.range.bytes(), &properties, 0);
+  api::Result created = driver().cuMemCreate(&chunk.memory, chunk.range.bytes(), &properties, 0);
   if (created == api::error_out_of_memory)
-    throw error(TN_OUT_OF_MEMORY,
-                text("cuda:{} has no {} bytes left for recordings", gpu_.index(),
-                     chunk.range.bytes()));
+    throw error(TN_OUT_OF_MEMORY, text("cuda:{} has no {} bytes left for recordings", gpu_.index(),
+                                       chunk.range.bytes()));
   check(gpu_, created, "cuMemCreate", "growing the memory of recordings");
   auto map = [&] {
     CU_TRY(gpu_, "growing the memory of recordings", cuMemMap, chunk.range.begin,
@@ -130,6 +128,8 @@ void Arena::cover(api::Address end) {
     map_chunk(chunk);
   }
   chunks_.push_back(chunk);
+  plugin::log(TN_LOG_DEBUG, "cudagraphs", "the arena of cuda:{} grows by {} bytes", gpu_.index(),
+              chunk.range.bytes());
 }
 
 void Arena::map(std::span<const Range> ranges) {
@@ -169,8 +169,8 @@ uint64_t Arena::trims() const {
 void* Arena::allocate(size_t bytes) {
   std::lock_guard lock(booking_);
   if (bytes > range_.bytes())
-    throw error(TN_OUT_OF_MEMORY, text("{} bytes are more than cuda:{} has addresses for", bytes,
-                                       gpu_.index()));
+    throw error(TN_OUT_OF_MEMORY,
+                text("{} bytes are more than cuda:{} has addresses for", bytes, gpu_.index()));
   size_t wanted = rounded(std::max(bytes, size_t{1}), alignment);
   api::Address at = range_.begin;
   for (auto [begin, end] : blocks_) {

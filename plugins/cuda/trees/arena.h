@@ -71,9 +71,9 @@ class Arena {
   Gpu& gpu_;
   Range range_;
   size_t page_bytes_ = 0;
-  mutable std::mutex booking_;                  // guards what follows
+  mutable std::mutex booking_;                   // guards what follows
   std::map<api::Address, api::Address> blocks_;  // begin, end
-  std::vector<Chunk> chunks_;                   // by address, without gaps
+  std::vector<Chunk> chunks_;                    // by address, without gaps
   uint64_t trims_ = 0;
 };
 

@@ -17,7 +17,7 @@ using Way = InputPlan::Way;
 
 namespace {
 
-constexpr size_t staged_bytes = 1 << 20;   // larger inputs are copied after as many addresses:
+constexpr size_t staged_bytes = 1 << 20;  // larger inputs are copied after as many addresses:
 constexpr uint64_t addresses_to_try = 4;
 constexpr int most_rounds = 3;
 
@@ -110,8 +110,8 @@ class Recorder {
     for (uint32_t i = 0; i < call_.n_inputs; ++i) {
       if (!variant_.staged[i]) continue;
       const tn_tensor* t = call_.inputs[i];
-      staged_.push_back(tensor::strided(plugin::sizes(t), plugin::strides(t), t->dtype,
-                                        TN_DEV_CUDA, gpu_.index()));
+      staged_.push_back(tensor::strided(plugin::sizes(t), plugin::strides(t), t->dtype, TN_DEV_CUDA,
+                                        gpu_.index()));
       inputs_[i] = staged_.back().get();
     }
     std::vector<tn_tensor*> outputs(call_.n_outputs);
@@ -164,8 +164,7 @@ class Recorder {
     out_.why = {"capture_failed", "memory that it works on is kept by somebody else"};
     if (about_.flags & TN_CUDA_FN_CHECKED) check_book(plan);
     graph->instantiate(plan.points, plan.bases);
-    out_.recorded =
-        std::make_unique<Recorded>(manager_, std::move(graph), std::move(plan), trims_);
+    out_.recorded = std::make_unique<Recorded>(manager_, std::move(graph), std::move(plan), trims_);
   }
 
   // Results and temporaries are gone by now: who still has memory of the recording keeps it.

@@ -32,9 +32,10 @@ struct Description {
 /// Calls of equal dtypes, sizes, strides, symbols and sharing of storages, on one manager.
 struct Variant {
   std::vector<int64_t> signature;
-  std::list<std::unique_ptr<Recorded>> recordings;  // the last used one first
-  std::vector<char> staged;                         // inputs that are copied into the arena
-  std::optional<Reason> why_direct;                 // for good
+  /// In the order in which they were made, and are tried: so the same calls find the same ones.
+  std::vector<std::unique_ptr<Recorded>> recordings;
+  std::vector<char> staged;          // inputs that are copied into the arena
+  std::optional<Reason> why_direct;  // for good
   uint64_t calls = 0, made = 0, made_for_statics = 0;
   uint32_t failures = 0;
 };
@@ -43,8 +44,8 @@ struct Variant {
 struct Attempt {
   std::unique_ptr<Recorded> recorded;  ///< null: see why
   Reason why;
-  std::vector<Draw> draws;                        ///< that it has taken, to be taken again
-  std::vector<std::pair<void*, size_t>> freed;    ///< meanwhile: to be freed behind the first run
+  std::vector<Draw> draws;                      ///< that it has taken, to be taken again
+  std::vector<std::pair<void*, size_t>> freed;  ///< meanwhile: to be freed behind the first run
   bool runs_once = false;  ///< what it works on stays with somebody else: it cannot run again
 };
 

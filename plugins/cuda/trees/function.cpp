@@ -11,8 +11,7 @@
 // before its backwards has two recordings beside each other. Results of the user's are no part of
 // this: their nodes are changed to write into new memory.
 //
-// Method: calls of one signature share recordings, the last used one first; plan.h says what each
-// run changes. What cannot be recorded, or fails, runs directly, and its reason is counted.
+// Method: calls of one signature share recordings; plan.h says what each run changes. What cannot be recorded, or fails, runs directly, and its reason is counted.
 //
 // Cost: a replay compares the signature, looks a few ranges up in the book, changes the nodes whose
 // addresses moved (0.3 us each) and launches; memory is what is alive together, not its sum.
@@ -77,9 +76,8 @@ void Function::reset() {
 void Function::run(tn_call& call) {
   if (Recording::is_under_way()) return launch(call);  // a part of another function's recording
   if (call.n_inputs != about_.input_flags.size() || call.n_outputs != about_.output_flags.size())
-    throw error(TN_INVALID_ARGUMENT,
-                text("{} takes {} inputs and gives {} outputs", about_.name,
-                     about_.input_flags.size(), about_.output_flags.size()));
+    throw error(TN_INVALID_ARGUMENT, text("{} takes {} inputs and gives {} outputs", about_.name,
+                                          about_.input_flags.size(), about_.output_flags.size()));
   if (call.flags & TN_CALL_OUTPUTS_GIVEN) return launch(call);
   Manager* manager = nullptr;
   try {
@@ -90,7 +88,7 @@ void Function::run(tn_call& call) {
   Call one{.c = call, .manager = *manager, .share = share_of(*manager), .lock = {}};
   if (std::optional<Reason> why = why_direct(one)) return run_directly(call, *why);
   one.lock = std::unique_lock(manager->using_it);
-  manager->lent().begin(one.inputs());
+  manager->lent().begin(about_.name, one.inputs());
   run_or_record(one);
   if (about_.flags & TN_CUDA_FN_SYNC) {
     gpu_.bind();
@@ -108,7 +106,8 @@ std::optional<Reason> Function::why_direct(const Call& call) const {
                    std::ranges::any_of(about_.capture_sizes, [&](const auto& tuple) {
                      return std::ranges::equal(tuple, syms);
                    });
-  if (!is_listed) return Reason{"dynamic_shapes", "cudagraph_capture_sizes does not list its sizes"};
+  if (!is_listed)
+    return Reason{"dynamic_shapes", "cudagraph_capture_sizes does not list its sizes"};
   for (uint32_t i = 0; i < call.c.n_inputs; ++i) {
     const tn_tensor* t = call.c.inputs[i];
     if (!t) continue;
@@ -123,22 +122,23 @@ std::optional<Reason> Function::why_direct(const Call& call) const {
                             call.manager.arena().contains(t->data);
     if (is_managed_write)
       return Reason{"mutated_inputs", text("input {} ({}) is a result of another recording and is "
-                                           "written to", i, name)};
+                                           "written to",
+                                           i, name)};
   }
   return std::nullopt;
 }
 
 bool Function::wants_warm_up(const Variant& variant) const {
-  bool at_once = (about_.flags & TN_CUDA_FN_RECORD_AT_ONCE) &&
-                 !(about_.flags & TN_CUDA_FN_FORCE_WARMUP);
+  bool at_once =
+      (about_.flags & TN_CUDA_FN_RECORD_AT_ONCE) && !(about_.flags & TN_CUDA_FN_FORCE_WARMUP);
   return variant.calls == 0 && !at_once;
 }
 
 void Function::run_or_record(Call& call) {
   Variant* variant = call.variant = variant_for(call);
   if (!variant)
-    return give_up(call, {"dynamic_shapes", text("it has had more than {} tuples of sizes",
-                                                 about_.max_sizes)});
+    return give_up(call, {"dynamic_shapes",
+                          text("it has had more than {} tuples of sizes", about_.max_sizes)});
   if (variant->why_direct) return give_up(call, *variant->why_direct);
   if (wants_warm_up(*variant)) {
     ++variant->calls;
@@ -163,9 +163,8 @@ void Function::run_directly(tn_call& call, const Reason& why) {
 
 void Function::give_up(Call& call, Reason why) {
   Manager& manager = call.manager;
-  bool reads_arena = std::ranges::any_of(call.inputs(), [&](const tn_tensor* t) {
-    return t && manager.arena().contains(t->data);
-  });
+  bool reads_arena = std::ranges::any_of(
+      call.inputs(), [&](const tn_tensor* t) { return t && manager.arena().contains(t->data); });
   call.lock.unlock();
   run_directly(call.c, why);
   if (!reads_arena) return;
@@ -215,29 +214,34 @@ void Function::limit_sizes(Share& share) {
 bool Function::replay(Call& call) {
   Variant& v = *call.variant;
   using Kind = Recorded::Verdict::Kind;
-  for (auto at = v.recordings.begin(); at != v.recordings.end(); ++at) {
-    Recorded::Verdict verdict = (*at)->fits(call.inputs());
+  for (const auto& recorded : v.recordings) {
+    Recorded::Verdict verdict = recorded->fits(call.inputs());
     if (verdict.kind == Kind::fits) {
-      v.recordings.splice(v.recordings.begin(), v.recordings, at);
-      run_recorded(call, *v.recordings.front());
+      run_recorded(call, *recorded);
       return true;
     }
-    if (at != v.recordings.begin()) continue;
-    std::string input = text("input {} ({})", verdict.input, about_.input_names[verdict.input]);
-    call.why_recorded = verdict.kind == Kind::input_moved ? input + " has another address"
-                        : verdict.kind == Kind::input_unaligned
-                            ? input + " is aligned to fewer bytes"
-                            : "results of an earlier run are still held";
-    bool is_static = verdict.kind == Kind::input_moved &&
-                     (about_.input_flags[verdict.input] & TN_CUDA_INPUT_STATIC);
-    v.made_for_statics += is_static;
+    if (recorded == v.recordings.back()) note_unfit(call, verdict);
   }
   return false;
+}
+
+// Parameters that were replaced are no sign of a function that is never recorded for good.
+void Function::note_unfit(Call& call, const Recorded::Verdict& verdict) const {
+  using Kind = Recorded::Verdict::Kind;
+  if (verdict.kind == Kind::memory_in_use) {
+    call.why_recorded = "results of an earlier run are still held";
+    return;
+  }
+  call.why_recorded =
+      text("input {} ({}) {}", verdict.input, about_.input_names[verdict.input],
+           verdict.kind == Kind::input_moved ? "has another address" : "is aligned to fewer bytes");
+  if (about_.input_flags[verdict.input] & TN_CUDA_INPUT_STATIC) ++call.variant->made_for_statics;
 }
 
 // What failed before it was enqueued has changed nothing; nor has what only writes results.
 void Function::run_recorded(Call& call, Recorded& recorded) {
   bool has_run = false, is_new = recorded.replays == 0;
+  recorded.last_used = call.variant->calls;
   std::vector<tn_tensor*> outputs(call.c.n_outputs);
   try {
     recorded.run(call.inputs(), call.c.stream, outputs, has_run);
@@ -245,6 +249,7 @@ void Function::run_recorded(Call& call, Recorded& recorded) {
     bool writes = std::ranges::any_of(about_.input_flags,
                                       [](uint32_t f) { return f & TN_CUDA_INPUT_WRITTEN; });
     if ((has_run && writes) || gpu_.is_lost()) throw;
+    DrawAgain again(recorded.draws());
     Reason why{e.code == TN_OUT_OF_MEMORY ? "memory" : "capture_failed", e.what()};
     std::erase_if(call.variant->recordings, [&](const auto& r) { return r.get() == &recorded; });
     if (++call.variant->failures >= failures_to_stop) call.variant->why_direct = why;
@@ -262,11 +267,15 @@ void Function::run_recorded(Call& call, Recorded& recorded) {
 void Function::record(Call& call) {
   Variant& v = *call.variant;
   if (v.made - std::min(v.made, v.made_for_statics) > about_.rerecord_limit) {
-    v.why_direct = {"rerecord_limit", text("it was recorded {} times; the last time {}", v.made,
-                                           call.why_recorded)};
+    v.why_direct = {"rerecord_limit",
+                    text("it was recorded {} times; the last time {}", v.made, call.why_recorded)};
     return give_up(call, *v.why_direct);
   }
   Attempt attempt = attempt_recording(call.manager, about_, v, call.c);
+  if (!attempt.recorded && attempt.why.id == "memory" && v.failures == 0) {
+    gpu_.trim();  // what nobody holds may be enough
+    attempt = attempt_recording(call.manager, about_, v, call.c);
+  }
   if (!attempt.recorded) {
     bool is_for_good = attempt.why.id != "memory" && attempt.why.id != "capture_failed";
     if (is_for_good || ++v.failures >= failures_to_stop) v.why_direct = attempt.why;
@@ -282,15 +291,17 @@ void Function::record(Call& call) {
   attempt.recorded->poisons = about_.flags & TN_CUDA_FN_POISON;
   attempt.recorded->precedes_backward = about_.flags & TN_CUDA_FN_FORWARD;
   attempt.recorded->made_by = about_.output_names;
-  v.recordings.push_front(std::move(attempt.recorded));
-  run_recorded(call, *v.recordings.front());
+  v.recordings.push_back(std::move(attempt.recorded));
+  run_recorded(call, *v.recordings.back());
   for (auto [memory, bytes] : attempt.freed) gpu_.release(memory, bytes, call.c.stream);
   if (!call.lock.owns_lock()) return;  // it ran directly in the end
   if (attempt.runs_once) {
-    v.recordings.pop_front();
+    v.recordings.pop_back();
     if (++v.failures >= failures_to_stop) v.why_direct = attempt.why;
   }
-  if (v.recordings.size() > most_kept) v.recordings.pop_back();
+  if (v.recordings.size() > most_kept)
+    v.recordings.erase(
+        std::ranges::min_element(v.recordings, {}, [](const auto& r) { return r->last_used; }));
 }
 
 }  // namespace tenon::cuda::trees

@@ -39,6 +39,7 @@ class Function {
   void run_directly(tn_call& call, const Reason& why);
   void run_or_record(Call& call);
   bool replay(Call& call);
+  void note_unfit(Call& call, const Recorded::Verdict& verdict) const;
   void record(Call& call);
   void run_recorded(Call& call, Recorded& recorded);
   void give_up(Call& call, Reason why);

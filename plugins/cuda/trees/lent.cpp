@@ -83,18 +83,33 @@ bool LentResults::is_backward_due() {
   return !saved_.empty();
 }
 
-bool LentResults::is_new_step(std::span<tn_tensor* const> inputs) {
+// Calls in a row that would have begun a step but for values that wait for a backward.
+void LentResults::warn_of_waiting(const std::string& function) {
+  constexpr uint64_t calls_to_warn = 16;
+  if (++waited_ != calls_to_warn || lent_.empty()) return;
+  plugin::log(
+      TN_LOG_WARN, "cudagraphs",
+      "{} was called {} times while values of an earlier forward wait for their backward, so "
+      "no step begins and results stay in memory: call cudagraph_mark_step_begin() at each "
+      "step, or run forwards without a backward under no_grad",
+      function, calls_to_warn);
+}
+
+bool LentResults::is_new_step(const std::string& function, std::span<tn_tensor* const> inputs) {
   uint64_t marked = steps.load(std::memory_order_acquire);
   bool is_marked = marked != std::exchange(marked_, marked);
   bool is_outermost = invocations == 0 || invocations != std::exchange(invocation_, invocations);
   if (is_marked) return true;
   bool continues = std::ranges::any_of(
       inputs, [&](const tn_tensor* t) { return t && t->storage && arena_.contains(t->storage); });
-  return is_outermost && !continues && !is_backward_due();
+  if (!is_outermost || continues) return false;
+  bool is_due = is_backward_due();
+  if (is_due) warn_of_waiting(function);
+  return !is_due;
 }
 
-void LentResults::begin(std::span<tn_tensor* const> inputs) {
-  if (is_new_step(inputs)) end_step();
+void LentResults::begin(const std::string& function, std::span<tn_tensor* const> inputs) {
+  if (is_new_step(function, inputs)) end_step();
   if (std::atomic_ref(over().count).load(std::memory_order_acquire) == 0) return;
   for (const tn_tensor* t : inputs)
     if (t) check_result(t->storage_id);
@@ -102,6 +117,7 @@ void LentResults::begin(std::span<tn_tensor* const> inputs) {
 
 void LentResults::end_step() {
   saved_.clear();
+  waited_ = 0;
   std::lock_guard lock(over().changing);
   for (Lent* lent : lent_) {
     lent->is_over = true;

@@ -25,16 +25,17 @@ class LentResults {
   /// A value that a backward waits for.
   void note_saved(Range range);
   /// A call of the thread begins; ends the step where it has to.
-  void begin(std::span<tn_tensor* const> inputs);
+  void begin(const std::string& function, std::span<tn_tensor* const> inputs);
 
  private:
   struct Lent;
-  bool is_new_step(std::span<tn_tensor* const> inputs);
+  bool is_new_step(const std::string& function, std::span<tn_tensor* const> inputs);
+  void warn_of_waiting(const std::string& function);
   bool is_backward_due();
   void end_step();
 
   Arena& arena_;
-  uint64_t marked_ = 0, invocation_ = 0;
+  uint64_t marked_ = 0, invocation_ = 0, waited_ = 0;
   std::list<Lent*> lent_;     // of this step, guarded by the lock of all lent results
   std::vector<Range> saved_;  // of this step
 };

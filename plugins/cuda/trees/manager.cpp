@@ -45,8 +45,7 @@ Manager& Manager::mine(Gpu& gpu, size_t first_bytes) {
     own.list.push_back(*idle);
     ms.idle.erase(idle);
   } else {
-    own.list.push_back(
-        ms.all.emplace_back(std::make_unique<Manager>(gpu, first_bytes)).get());
+    own.list.push_back(ms.all.emplace_back(std::make_unique<Manager>(gpu, first_bytes)).get());
   }
   return *own.list.back();
 }

@@ -301,10 +301,9 @@ class Planner {
       if (!t || t->device_type != TN_DEV_CPU || !t->storage) continue;
       Range storage{address_of(t->storage), address_of(t->storage) + t->storage_bytes};
       if (!storage.holds(address_of(number.source))) continue;
-      plan_.numbers.push_back({n, number.at, static_cast<uint32_t>(i), number.bytes,
-                               number.source_bytes,
-                               static_cast<const char*>(number.source) -
-                                   static_cast<const char*>(t->data)});
+      plan_.numbers.push_back(
+          {n, number.at, static_cast<uint32_t>(i), number.bytes, number.source_bytes,
+           static_cast<const char*>(number.source) - static_cast<const char*>(t->data)});
       return;
     }
     throw error(TN_UNIMPLEMENTED, "a parameter is a number that the CPU has computed");
@@ -317,7 +316,8 @@ class Planner {
                 std::min<size_t>(number.bytes, 8));
     bool is_known = draw.is_seed;
     for (const Draw& d : given_.captured.draws) {
-      if (!draw.is_seed && value >= d.offset && value - d.offset < std::max<uint64_t>(d.blocks, 1)) {
+      if (!draw.is_seed && value >= d.offset &&
+          value - d.offset < std::max<uint64_t>(d.blocks, 1)) {
         draw.relative = before + (value - d.offset);
         is_known = true;
       }
@@ -331,8 +331,8 @@ class Planner {
     std::vector<Range> ranges;
     for (size_t i = 0; i < given_.captured.allocations.size(); ++i) {
       uint32_t slot = slot_of_[i];
-      bool is_elsewhere = slot != UINT32_MAX && !plan_.slots[slot].is_managed &&
-                          !plan_.slots[slot].is_copied;
+      bool is_elsewhere =
+          slot != UINT32_MAX && !plan_.slots[slot].is_managed && !plan_.slots[slot].is_copied;
       if (!is_elsewhere) ranges.push_back(given_.captured.allocations[i].range);
     }
     plan_.footprint = merged(std::move(ranges));
@@ -341,8 +341,8 @@ class Planner {
 
   const Planned& given_;
   std::vector<Touched> touched_;
-  std::vector<size_t> foreign_;             // allocations that foreign work may touch
-  std::vector<uint32_t> slot_of_;           // by allocation
+  std::vector<size_t> foreign_;    // allocations that foreign work may touch
+  std::vector<uint32_t> slot_of_;  // by allocation
   std::vector<size_t> allocation_of_slot_;
   Plan plan_;
 };

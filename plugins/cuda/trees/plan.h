@@ -16,20 +16,20 @@ struct InputPlan {
   /// where it was; staged: it is copied to where it was.
   enum class Way { unused, moved, fixed, staged };
   Way way = Way::unused;
-  api::Address address = 0;   ///< where the recording has it
-  size_t bytes = 0;           ///< staged: how many are copied
-  uint32_t alignment = 1;     ///< moved: at least so much, 16 at most
-  bool by_place = false;      ///< moved: the offset within the storage has to be the same
+  api::Address address = 0;  ///< where the recording has it
+  size_t bytes = 0;          ///< staged: how many are copied
+  uint32_t alignment = 1;    ///< moved: at least so much, 16 at most
+  bool by_place = false;     ///< moved: the offset within the storage has to be the same
   int64_t storage_offset = 0;
 };
 
 /// Memory of results, which may share it.
 struct SlotPlan {
-  Range range;               ///< where the recording has it
+  Range range;  ///< where the recording has it
   size_t bytes = 0;
-  bool is_managed = false;   ///< stays there
-  bool is_lent = false;      ///< managed, and the user's until the next step
-  bool is_copied = false;    ///< is copied from there behind the recording
+  bool is_managed = false;  ///< stays there
+  bool is_lent = false;     ///< managed, and the user's until the next step
+  bool is_copied = false;   ///< is copied from there behind the recording
   int32_t dtype = 0;
   uint32_t whole = UINT32_MAX;  ///< the output that is all of it, where no other one shares it
 };
@@ -63,7 +63,7 @@ struct Plan {
   std::vector<OutputPlan> outputs;
   std::vector<NumberPlan> numbers;
   std::vector<DrawPlan> draws;
-  uint64_t blocks = 0;           ///< that a call draws
+  uint64_t blocks = 0;  ///< that a call draws
   std::vector<PatchPoint> points;
   std::vector<api::Address> bases;
   std::vector<Range> footprint;  ///< what a run writes in the arena, its managed results included
@@ -72,10 +72,10 @@ struct Plan {
 /// What the planner is told.
 struct Planned {
   const Captured& captured;
-  std::span<tn_tensor* const> inputs, outputs;
+  std::span<tn_tensor*const> inputs, outputs;
   std::span<const uint32_t> input_flags, output_flags;  ///< TN_CUDA_INPUT_..., TN_CUDA_OUTPUT_...
-  bool keeps_results = false;             ///< all results are managed: TN_CUDA_OUTPUTS_POOL
-  std::span<const bool> staged;           ///< inputs whose tensors here are copies in the arena
+  bool keeps_results = false;    ///< all results are managed: TN_CUDA_OUTPUTS_POOL
+  std::span<const bool> staged;  ///< inputs whose tensors here are copies in the arena
 };
 
 int64_t item_size(int32_t dtype);

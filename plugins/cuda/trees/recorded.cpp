@@ -23,7 +23,9 @@ api::Address address_of(const void* memory) { return reinterpret_cast<api::Addre
 }  // namespace
 
 Recorded::Recorded(Manager& manager, std::unique_ptr<Graph> graph, Plan plan, uint64_t trims)
-    : manager_(manager), graph_(std::move(graph)), plan_(std::move(plan)), trims_(trims) {}
+    : manager_(manager), graph_(std::move(graph)), plan_(std::move(plan)), trims_(trims) {
+  draws_ = graph_->captured().draws;
+}
 
 Recorded::Verdict Recorded::fits(std::span<tn_tensor* const> inputs) const {
   for (uint32_t i = 0; i < plan_.inputs.size(); ++i) {
@@ -109,6 +111,11 @@ void Recorded::draw() {
   if (plan_.draws.empty() || replays == 0) return;  // the first run has the draws of the recording
   uint64_t seed = 0, offset = 0;
   check(host->svc->rng_reserve(TN_DEV_CUDA, manager_.gpu().index(), plan_.blocks, &seed, &offset));
+  uint64_t next = offset;
+  for (Draw& d : draws_) {
+    d.seed = seed;
+    d.offset = std::exchange(next, next + d.blocks);
+  }
   for (const DrawPlan& d : plan_.draws) {
     uint64_t value = d.is_seed ? seed : offset + d.relative;
     graph_->write(d.node, d.at, &value, std::min<size_t>(d.bytes, sizeof value));
@@ -121,8 +128,7 @@ void Recorded::copy_results(const std::vector<tensor>& slots, tn_stream* stream)
     if (!slot.is_copied) continue;
     CU_TRY(manager_.gpu(), "copying a result of a recording", cuMemcpyAsync,
            address_of(slots[s]->storage), slot.range.begin,
-           std::min<size_t>(slot.bytes, slots[s]->storage_bytes),
-           manager_.gpu().handle_of(stream));
+           std::min<size_t>(slot.bytes, slots[s]->storage_bytes), manager_.gpu().handle_of(stream));
   }
 }
 

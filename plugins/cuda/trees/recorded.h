@@ -24,13 +24,15 @@ class Recorded {
   void run(std::span<tn_tensor* const> inputs, tn_stream* stream, std::span<tn_tensor*> outputs,
            bool& has_run);
 
+  /// What the last run has drawn.
+  const std::vector<Draw>& draws() const { return draws_; }
   const Plan& plan() const { return plan_; }
   const Graph& graph() const { return *graph_; }
-  uint64_t replays = 0;
+  uint64_t replays = 0, last_used = 0;
   bool poisons = false;
-  bool precedes_backward = false;      ///< its saved values are waited for
-  std::vector<std::string> made_by;    ///< by output: the op and the source line
-  std::string why;                     ///< it was made
+  bool precedes_backward = false;    ///< its saved values are waited for
+  std::vector<std::string> made_by;  ///< by output: the op and the source line
+  std::string why;                   ///< it was made
 
  private:
   plugin::tensor made_slot(const SlotPlan& slot);
@@ -47,6 +49,7 @@ class Recorded {
   std::unique_ptr<Graph> graph_;
   Plan plan_;
   uint64_t trims_;
+  std::vector<Draw> draws_;
 };
 
 }  // namespace tenon::cuda::trees

@@ -54,8 +54,8 @@ Recordings& recordings() {
 thread_local constinit Recording* mine = nullptr;
 
 bool is_recorded(const tn_stream* stream) {
-  return stream && std::atomic_ref(const_cast<tn_stream*>(stream)->recording)
-                       .load(std::memory_order_acquire);
+  return stream &&
+         std::atomic_ref(const_cast<tn_stream*>(stream)->recording).load(std::memory_order_acquire);
 }
 
 api::Address address_of(const void* memory) { return reinterpret_cast<api::Address>(memory); }
@@ -231,9 +231,10 @@ void* Recording::allocate(size_t bytes) {
 }
 
 void Recording::note_free(const void* memory) noexcept {
-  plugin::detail::quietly("cuda", [&] {
+  try {
     if (is_capturing_) see_foreign_work(0);
-  });
+  } catch (const error&) {  // the recording has ended, which its owner is told
+  }
   for (Allocation& a : captured_.allocations)
     if (a.range.begin == address_of(memory) && a.died == SIZE_MAX) a.died = ++now_;
 }

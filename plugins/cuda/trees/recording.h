@@ -34,9 +34,9 @@ struct Note {
   api::GraphNode node = nullptr;
   tn_cuda_kernel* kernel = nullptr;
   uint32_t grid[3] = {}, block[3] = {}, shared_bytes = 0;
-  size_t count = 0;            ///< bytes of a copy, elements of a fill
-  uint32_t element_bytes = 1;  ///< of a fill
-  std::vector<std::byte> words;     ///< launch: the parameters; copy: to, from; fill: to, value
+  size_t count = 0;                  ///< bytes of a copy, elements of a fill
+  uint32_t element_bytes = 1;        ///< of a fill
+  std::vector<std::byte> words;      ///< launch: the parameters; copy: to, from; fill: to, value
   std::vector<uint32_t> parameters;  ///< where each begins in `words`
   std::vector<uint32_t> addresses;   ///< where in `words` there are addresses
   std::vector<Number> numbers;

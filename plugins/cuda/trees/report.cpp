@@ -36,9 +36,8 @@ std::string to_json(const Recorded& r) {
       "{\"nodes\": {}, \"own_nodes\": {}, \"bytes\": {}, \"replays\": {}, \"changed_nodes\": {}, "
       "\"inputs\": [{}], \"results\": {}, \"results_copied\": {}, \"results_kept\": {}, "
       "\"why\": {}}",
-      r.graph().nodes(), r.graph().captured().notes.size(), bytes_of(r.plan().footprint),
-      r.replays, r.graph().patches(), inputs, r.plan().slots.size(), copied, managed,
-      quoted(r.why));
+      r.graph().nodes(), r.graph().captured().notes.size(), bytes_of(r.plan().footprint), r.replays,
+      r.graph().patches(), inputs, r.plan().slots.size(), copied, managed, quoted(r.why));
 }
 
 std::string to_json(const Variant& v, uint32_t n_syms) {

@@ -1,6 +1,7 @@
 // Counting and telling what was not recorded.
 #include "statistics.h"
 
+#include <tenon/counters.h>
 #include <tenon/plugin.hpp>
 
 #include <set>
@@ -69,8 +70,16 @@ std::string Statistics::to_json() const {
       counts_json(rerecords_));
 }
 
+// Beside the host's own counters, where it offers that.
+static void count(const std::string& reason) {
+  static const auto* const counters =
+      plugin::extension<tn_counters_api>(TN_COUNTERS_ID, TN_COUNTERS_VERSION);
+  if (counters) counters->count(TN_STR("cudagraph_skips"), plugin::str(reason));
+}
+
 void note_skip(const std::string& function, const Reason& why, const std::string& node,
                const std::string& source) {
+  count(why.id);
   bool is_new = false;
   {
     std::lock_guard lock(skips().counting);

@@ -1,13 +1,11 @@
 // Functions of tests that are recorded: their launches, and what they have to give.
 #pragma once
 
-#include "host_code.h"
-
 #include <tenon/cuda.h>
 #include <tenon/tenon.h>
 
+#include <atomic>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,28 +13,6 @@
 const tn_cuda_api& cuda_api();
 /// "14: the text", or empty.
 std::string told(tn_status* status);
-
-/// Kernels over float tensors: "sum" y = a + b, "add" y += a, "times" y = a * number.
-class FloatKernels {
- public:
-  FloatKernels();
-  ~FloatKernels();
-
-  enum class Known { yes, no };  // whether recordings are told what the parameters are
-  void sum(tn_call& c, const tenon::Tensor& y, const tenon::Tensor& a, const tenon::Tensor& b,
-           Known known = Known::yes);
-  void add(tn_call& c, const tenon::Tensor& y, const tenon::Tensor& a);
-  /// The number is read from `source`, four bytes of host memory.
-  void times(tn_call& c, const tenon::Tensor& y, const tenon::Tensor& a, const float* source);
-  /// y = a + the low bits of seed and offset.
-  void shift_by_draw(tn_call& c, const tenon::Tensor& y, const tenon::Tensor& a, uint64_t seed,
-                     uint64_t offset);
-
- private:
-  HostCode code_;
-  tn_cuda_module* module_ = nullptr;
-  tn_cuda_kernel *sum_, *add_, *times_, *shift_;
-};
 
 /// New memory on the device, as a function's own code asks for it.
 tenon::Tensor new_floats(std::vector<int64_t> sizes);

@@ -1,37 +1,12 @@
 // Recorded functions: when they are recorded, what a replay reads and writes, and what runs directly.
-#include "backend/abi/bridge.h"
+#include "trees_test.h"
+
 #include "core/tensor/tensor_impl.h"
-#include "double.h"
-#include "recorded_function.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <thread>
 
 namespace tenon {
 namespace {
 
 using testing::HasSubstr;
-using Floats = std::vector<float>;
-using Tensors = std::vector<Tensor>;
-
-class CudaTrees : public testing::Test {
- protected:
-  void SetUp() override { TENON_NEEDS_THE_DOUBLE(); }
-};
-
-Tensor on_gpu(int64_t n, double value) { return moved(gpu, full({n}, value)); }
-Floats all(size_t n, float value) { return Floats(n, value); }
-
-/// z = (a + b) + b, over a temporary.
-std::vector<Tensor> two_sums(FloatKernels& k, tn_call& c,
-                             FloatKernels::Known known = FloatKernels::Known::yes) {
-  Tensor a = input(c, 0), b = input(c, 1), t = new_floats({a.numel()}), z = new_floats({a.numel()});
-  k.sum(c, t, a, b, known);
-  k.sum(c, z, t, b, known);
-  return {z};
-}
 
 TEST_F(CudaTrees, TheSecondCallIsRecordedAndLaterOnesAreReplayed) {
   FloatKernels k;
@@ -63,10 +38,9 @@ TEST_F(CudaTrees, ItIsRecordedAtOnceWhereThatIsAskedForAndNothingForcesAWarmUp) 
 
 TEST_F(CudaTrees, NoResultIsEverOverwrittenAndNoneIsStale) {
   FloatKernels k;
-  RecordedFunction f({.flags = TN_CUDA_FN_POISON | TN_CUDA_FN_CHECKED,
-                      .inputs = {0, 0},
-                      .results = {0}},
-                     [&](tn_call& c) { return two_sums(k, c); });
+  RecordedFunction f(
+      {.flags = TN_CUDA_FN_POISON | TN_CUDA_FN_CHECKED, .inputs = {0, 0}, .results = {0}},
+      [&](tn_call& c) { return two_sums(k, c); });
   Tensors held;
   for (int i = 0; i < 40; ++i) held.push_back(f({on_gpu(16, i), on_gpu(16, 1)})[0]);
   for (int i = 0; i < 40; ++i)
@@ -280,8 +254,7 @@ TEST_F(CudaTrees, ConstantsOfTheCpuAreKeptByTheRecording) {
     k.sum(c, z, input(c, 0), there);
     return Tensors{z};
   });
-  for (int i = 0; i < 5; ++i)
-    EXPECT_EQ(f({on_gpu(5, i)})[0].to_vector<float>()[4], float(i + 4));
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(f({on_gpu(5, i)})[0].to_vector<float>()[4], float(i + 4));
   EXPECT_EQ(f.count("recordings"), 1);
 }
 
@@ -364,9 +337,8 @@ TEST_F(CudaTrees, AReasonIsToldAndMayBeAnError) {
 
 TEST_F(CudaTrees, AnInputOfAnotherDeviceIsRunDirectly) {
   TENON_NEEDS_TWO_GPUS();
-  RecordedFunction f({.inputs = {0}, .results = {0}}, [&](tn_call& c) {
-    return Tensors{input(c, 0)};
-  });
+  RecordedFunction f({.inputs = {0}, .results = {0}},
+                     [&](tn_call& c) { return Tensors{input(c, 0)}; });
   Tensor there = moved(second_gpu, ones({2}));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(f({there})[0].head(), there.head());
   EXPECT_EQ(f.count("multiple_devices"), 3);
@@ -405,234 +377,6 @@ TEST_F(CudaTrees, EachSizeHasARecordingUpToALimit) {
   for (int turn = 0; turn < 3; ++turn)
     for (int64_t n = 10; n < 30; ++n) run(n);
   EXPECT_GT(f.count("dynamic_shapes"), 0);
-}
-
-// ---- memory
-
-TEST_F(CudaTrees, MemoryStaysTheSameOverManyReplays) {
-  FloatKernels k;
-  RecordedFunction f({.inputs = {0, 0}, .results = {0, TN_CUDA_OUTPUT_SAVED}}, [&](tn_call& c) {
-    Tensor y = new_floats({64});
-    k.sum(c, y, input(c, 0), input(c, 1));
-    return Tensors{two_sums(k, c)[0], y};
-  });
-  Tensor b = on_gpu(64, 1);
-  for (int i = 0; i < 10; ++i) f({on_gpu(64, i), b});
-  synchronize(gpu);
-  FakeCudaCounts before = counts();
-  for (int i = 0; i < 10'000; ++i) {
-    Tensors out = f({on_gpu(64, i), b});
-    if (i % 1000 == 0) {
-      EXPECT_EQ(out[0].to_vector<float>()[5], float(i + 2));
-    }
-  }
-  synchronize(gpu);
-  FakeCudaCounts after = counts();
-  EXPECT_EQ(after.bytes, before.bytes);
-  EXPECT_EQ(after.mapped_bytes, before.mapped_bytes);
-  EXPECT_EQ(after.graphs, before.graphs);
-  EXPECT_EQ(after.events, before.events);
-  EXPECT_EQ(f.count("recordings"), 1);
-}
-
-TEST_F(CudaTrees, DroppingAFunctionGivesItsGraphsBackAndKeepsItsResults) {
-  FloatKernels k;
-  uint64_t before = counts().graphs;
-  Tensors held;
-  {
-    RecordedFunction f({.inputs = {0, 0}, .results = {TN_CUDA_OUTPUT_SAVED}},
-                       [&](tn_call& c) { return two_sums(k, c); });
-    for (int i = 0; i < 4; ++i) held.push_back(f({on_gpu(4, i), on_gpu(4, 1)})[0]);
-    EXPECT_GT(counts().graphs, before);
-  }
-  EXPECT_EQ(counts().graphs, before);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(held[size_t(i)].to_vector<float>(), all(4, float(i + 2)));
-}
-
-TEST_F(CudaTrees, PagesComeBackWhenARecordingRunsAgain) {
-  FloatKernels k;
-  RecordedFunction f({.inputs = {0, 0}, .results = {0}},
-                     [&](tn_call& c) { return two_sums(k, c); });
-  for (int i = 0; i < 3; ++i) f({on_gpu(4, i), on_gpu(4, 1)});
-  EXPECT_GT(counts().mapped_bytes, 0u);
-  empty_cache(gpu);
-  EXPECT_EQ(counts().mapped_bytes, 0u);
-  EXPECT_EQ(f({on_gpu(4, 5), on_gpu(4, 1)})[0].to_vector<float>(), all(4, 7));
-  EXPECT_EQ(f.count("recordings"), 1);
-  EXPECT_EQ(told(cuda_api().reset_functions()), "");
-  EXPECT_EQ(counts().mapped_bytes, 0u);
-  for (int i = 0; i < 3; ++i)
-    EXPECT_EQ(f({on_gpu(4, i), on_gpu(4, 1)})[0].to_vector<float>(), all(4, float(i + 2)));
-}
-
-// ---- saved values
-
-/// y = a + b, which is saved; the backward gives y + y.
-struct Halves {
-  explicit Halves(FloatKernels& k)
-      : forward({.name = "forward",
-                 .flags = TN_CUDA_FN_POISON | TN_CUDA_FN_CHECKED | TN_CUDA_FN_FORWARD,
-                 .inputs = {0, 0},
-                 .results = {0, TN_CUDA_OUTPUT_SAVED}},
-                [&](tn_call& c) {
-                  Tensor y = new_floats({input(c, 0).numel()});
-                  k.sum(c, y, input(c, 0), input(c, 1));
-                  return Tensors{two_sums(k, c)[0], y};
-                }),
-        backward({.name = "backward",
-                  .flags = TN_CUDA_FN_POISON | TN_CUDA_FN_CHECKED,
-                  .inputs = {0, 0},
-                  .results = {0}},
-                 [&](tn_call& c) { return two_sums(k, c); }) {}
-  RecordedFunction forward, backward;
-};
-
-TEST_F(CudaTrees, SavedValuesStayUntilTheirBackward) {
-  FloatKernels k;
-  Halves f(k);
-  for (int i = 0; i < 6; ++i) {
-    Tensors out = f.forward({on_gpu(8, i), on_gpu(8, 1)});
-    Tensor gradient = f.backward({out[1], on_gpu(8, 100)})[0];
-    EXPECT_EQ(out[0].to_vector<float>(), all(8, float(i + 2)));
-    EXPECT_EQ(gradient.to_vector<float>(), all(8, float(i + 201)));
-  }
-  EXPECT_EQ(f.forward.count("recordings"), 1);
-  EXPECT_EQ(f.backward.count("recordings"), 1);
-}
-
-TEST_F(CudaTrees, TwoForwardsBeforeTheirBackwardsHaveMemoryBesideEachOther) {
-  FloatKernels k;
-  Halves f(k);
-  for (int turn = 0; turn < 5; ++turn) {
-    Tensors first = f.forward({on_gpu(8, turn), on_gpu(8, 1)});
-    Tensors second = f.forward({on_gpu(8, turn), on_gpu(8, 2)});
-    EXPECT_EQ(f.backward({first[1], on_gpu(8, 0)})[0].to_vector<float>(), all(8, float(turn + 1)));
-    first = {};
-    EXPECT_EQ(f.backward({second[1], on_gpu(8, 0)})[0].to_vector<float>(), all(8, float(turn + 2)));
-  }
-  EXPECT_LE(f.forward.count("recordings"), 2);
-  EXPECT_LE(f.backward.count("recordings"), 2);
-}
-
-TEST_F(CudaTrees, ValuesThatAreKeptForEverEndInDirectRuns) {
-  FloatKernels k;
-  RecordedFunction f({.inputs = {0, 0}, .results = {TN_CUDA_OUTPUT_SAVED}, .rerecord_limit = 5},
-                     [&](tn_call& c) { return two_sums(k, c); });
-  Tensors held;
-  for (int i = 0; i < 20; ++i) held.push_back(f({on_gpu(4, i), on_gpu(4, 1)})[0]);
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(held[size_t(i)].to_vector<float>(), all(4, float(i + 2)));
-  EXPECT_GT(f.count("rerecord_limit"), 0);
-  EXPECT_THAT(f.report(), HasSubstr("results of an earlier run are still held"));
-}
-
-// ---- threads and streams
-
-TEST_F(CudaTrees, ThreadsHaveRecordingsOfTheirOwn) {
-  FloatKernels k;
-  RecordedFunction f({.inputs = {0, 0}, .results = {0}},
-                     [&](tn_call& c) { return two_sums(k, c); });
-  auto work = [&](int from) {
-    for (int i = from; i < from + 50; ++i)
-      EXPECT_EQ(f({on_gpu(32, i), on_gpu(32, 1)})[0].to_vector<float>(), all(32, float(i + 2)));
-  };
-  std::thread one([&] { work(0); }), two([&] { work(1000); });
-  one.join();
-  two.join();
-  EXPECT_EQ(f.count("recordings"), 2);
-  std::thread([&] { work(2000); }).join();
-  EXPECT_EQ(f.count("recordings"), 2) << "a new thread takes over what an ended one recorded";
-}
-
-TEST_F(CudaTrees, RunsOnSeveralStreamsDoNotMeetInTheArena) {
-  FloatKernels k;
-  RecordedFunction f({.inputs = {0, 0}, .results = {0}},
-                     [&](tn_call& c) { return two_sums(k, c); });
-  for (uint64_t seed = 0; seed < 10; ++seed) {
-    seed_streams(seed);
-    std::vector<Stream> streams;
-    for (int s = 0; s < 3; ++s) streams.emplace_back(gpu);
-    Tensors held;
-    for (int i = 0; i < 9; ++i) {
-      StreamGuard guard(streams[size_t(i % 3)]);
-      held.push_back(f({on_gpu(8, i), on_gpu(8, 1)})[0]);
-    }
-    for (int i = 0; i < 9; ++i) {
-      StreamGuard guard(streams[size_t(i % 3)]);
-      EXPECT_EQ(held[size_t(i)].to_vector<float>(), all(8, float(i + 2))) << i;
-    }
-  }
-}
-
-// ---- results in the arena
-
-TEST_F(CudaTrees, ResultsOfThePoolAreOverWithTheirStep) {
-  FloatKernels k;
-  RecordedFunction f({.outputs = TN_CUDA_OUTPUTS_POOL, .inputs = {0, 0}, .results = {0}},
-                     [&](tn_call& c) { return two_sums(k, c); });
-  auto run = [&](double a) { return f({on_gpu(4, a), on_gpu(4, 1)})[0]; };
-  run(0);
-  Tensor first = run(1);
-  void* memory = impl_of(first)->data;
-  EXPECT_EQ(first.to_vector<float>(), all(4, 3));
-  EXPECT_EQ(told(cuda_api().check_result(impl_of(first)->storage_id)), "");
-  Tensor second = run(2);
-  EXPECT_EQ(impl_of(second)->data, memory);
-  EXPECT_EQ(second.to_vector<float>(), all(4, 4));
-  EXPECT_EQ(*cuda_api().overwritten_results, 1u);
-  EXPECT_THAT(told(cuda_api().check_result(impl_of(first)->storage_id)),
-              testing::AllOf(HasSubstr("9: a result of a recorded graph was overwritten"),
-                             HasSubstr("aten.add.Tensor at test.cpp:1")));
-  EXPECT_THROW(f({first, on_gpu(4, 1)}), std::exception);
-  first = Tensor();
-  EXPECT_EQ(*cuda_api().overwritten_results, 0u);
-  EXPECT_EQ(f.count("recordings"), 1);
-}
-
-TEST_F(CudaTrees, ResultsOfThePoolMayGoThroughOtherFunctionsOfTheirStep) {
-  FloatKernels k;
-  RecordedFunction f({.outputs = TN_CUDA_OUTPUTS_POOL, .inputs = {0, 0}, .results = {0}},
-                     [&](tn_call& c) { return two_sums(k, c); });
-  for (int i = 0; i < 6; ++i) {
-    cuda_api().mark_step();
-    Tensor y = f({on_gpu(4, i), on_gpu(4, 1)})[0];
-    Tensor z = f({y, on_gpu(4, 10)})[0];
-    EXPECT_EQ(y.to_vector<float>(), all(4, float(i + 2)));
-    EXPECT_EQ(z.to_vector<float>(), all(4, float(i + 22)));
-  }
-  EXPECT_LE(f.count("recordings"), 2);
-  cuda_api().mark_step();
-  f({on_gpu(4, 0), on_gpu(4, 1)});
-}
-
-// ---- failures
-
-TEST_F(CudaTrees, AFailureOfAnyCallGivesTheDirectRunAndItsReason) {
-  FloatKernels k;
-  for (uint64_t nth = 1;; ++nth) {
-    RecordedFunction f({.inputs = {0, 0}, .results = {0}},
-                       [&](tn_call& c) { return two_sums(k, c); });
-    Tensor a = on_gpu(4, 3), b = on_gpu(4, 1);
-    bool failed = false;
-    for (int i = 0; i < 4; ++i) {
-      if (i == 1) fail_at("*", nth, 999);
-      std::string why;
-      Tensors out;
-      try {
-        out = f({a, b});
-      } catch (const std::exception& e) {
-        why = e.what();
-      }
-      failed = failed || failed_call() != nullptr;
-      fail_at("*", 0, 0);
-      if (why.empty()) {
-        EXPECT_EQ(out[0].to_vector<float>(), all(4, 5)) << "call " << nth;
-      }
-      if (i == 1) fail_at("*", 0, 0);
-    }
-    if (!failed) break;
-    ASSERT_LT(nth, 200u);
-  }
-  synchronize(gpu);
 }
 
 }  // namespace

@@ -85,6 +85,91 @@ TEST_F(Calls, APoolsResultIsOverWithItsStep) {
   expect_equal(next, ones({4}) * 2.0);
 }
 
+// ---- flags
+
+std::string graphs_of(const std::function<void()>& program) {
+  auto scope = LogScope("aot_graphs");
+  testing::internal::CaptureStderr();
+  program();
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST_F(Calls, AFlagKeepsWritesInTheGraph) {
+  for (bool keeps : {false, true}) {
+    auto flag = config::patch({{"dynamo.cudagraph_backend_keep_input_mutation", keeps}});
+    Tensor total = there(zeros({4}));
+    auto f = compile([&](const Tensor& x) { return total.add_(x) * 2.0; }, recorded());
+    std::string graphs = graphs_of([&] {
+      for (int i = 1; i < 5; ++i) expect_equal(f(there(ones({4}))), ones({4}) * 2.0 * double(i));
+    });
+    EXPECT_EQ(graphs.find("aten.copy_.default") != graphs.npos, keeps) << graphs;
+    expect_equal(total, ones({4}) * 4.0);
+  }
+}
+
+TEST_F(Calls, AFlagLetsResultsOfRecordingsBeWritten) {
+  auto keeps = config::patch({{"dynamo.cudagraph_backend_keep_input_mutation", true}});
+  for (bool supports : {false, true}) {
+    auto flag = config::patch({{"dynamo.cudagraph_backend_support_input_mutation", supports}});
+    int64_t before = skips("mutated_inputs");
+    auto make = compile([](const Tensor& x) { return x * 2.0; },
+                        recorded({{"cuda_graph_outputs", "\"pool\""}}));
+    auto write = compile([](Tensor x) { return x.add_(1.0).sum(); }, recorded());
+    for (int i = 0; i < 5; ++i) {
+      compiler::cudagraph_mark_step_begin();
+      Tensor x = make(there(ones({4}) * double(i)));
+      write(x);
+      expect_equal(x, ones({4}) * 2.0 * double(i) + 1.0);
+    }
+    EXPECT_EQ(skips("mutated_inputs") > before, !supports);
+  }
+}
+
+// ---- what the driver and the memory refuse
+
+void expect_direct(const char* function, int32_t result, const std::string& reason) {
+  SCOPED_TRACE(function);
+  auto f = compile([](const Tensor& x) { return (x * 2.0).relu() + 1.0; }, recorded());
+  f(there(ones({4})));
+  fail_at(function, 1, result);
+  expect_equal(f(there(ones({4}))), ones({4}) * 3.0);
+  fail_at("", 0, 0);
+  EXPECT_EQ(skips(reason), 1);
+  EXPECT_THAT(f.explain(), HasSubstr("ran directly 1 time: "));
+  EXPECT_THAT(f.explain(), HasSubstr("(" + reason + ")"));
+  for (int i = 0; i < 3; ++i)
+    expect_equal(f(there(ones({4}) * double(i))), ones({4}) * (2.0 * i + 1));
+}
+
+TEST_F(Calls, ARefusedRecordingIsADirectCall) {
+  TENON_NEEDS_THE_DOUBLE();
+  constexpr int32_t not_permitted = 800;
+  expect_direct("cuStreamBeginCapture", not_permitted, "capture_failed");
+}
+
+TEST_F(Calls, ARecordingWithoutMemoryIsADirectCall) {
+  TENON_NEEDS_THE_DOUBLE();
+  constexpr int32_t out_of_memory = 2;
+  expect_direct("cuGraphInstantiateWithFlags", out_of_memory, "memory");
+}
+
+// What a product gives is kept for the backward, not computed again.
+TEST_F(Calls, ForwardsThatAreAllHeldReachTheLimitOfRecordings) {
+  Tensor w = there(ones({4, 4})), v = there(ones({4, 4}));
+  w.requires_grad_(), v.requires_grad_();
+  auto f = compile([&](const Tensor& x) { return x.matmul(w).matmul(v).sum(); },
+                   recorded({{"cudagraph_unexpected_rerecord_limit", "2"}}));
+  std::vector<Tensor> held;
+  for (int i = 0; i < 9; ++i) {
+    held.push_back(f(there(ones({4, 4}) * double(i))));
+    expect_equal(held.back(), ones({}) * (256.0 * i));
+  }
+  EXPECT_GT(skips("rerecord_limit"), 0);
+  EXPECT_THAT(f.explain(), HasSubstr("(rerecord_limit)"));
+  for (Tensor& loss : held) loss.backward();
+  expect_equal(v.grad(), ones({4, 4}) * (16.0 * 36));
+}
+
 // With memory and recordings that stay what they are.
 TEST_F(Calls, TenThousandCallsKeepNothing) {
   Tensor w = there(ones({16}));

@@ -9,6 +9,7 @@
 #include "backend/life/plugin_call.h"
 
 #include <cstdlib>
+#include <regex>
 
 namespace tenon::graphs {
 
@@ -46,21 +47,23 @@ int64_t counted(const std::string& name) {
 }
 int64_t skips(const std::string& reason) { return counted("cudagraph_skips[" + reason + "]"); }
 
-int64_t sum_of(const std::string& json, const std::string& name) {
-  std::string key = "\"" + name + "\":";
-  int64_t sum = 0;
-  for (size_t at = json.find(key); at != json.npos; at = json.find(key, at + 1))
-    sum += std::atoll(json.c_str() + at + key.size());
-  return sum;
-}
-
 std::string functions_told() {
   auto* api = static_cast<const tn_cuda_api*>(find_extension(TN_CUDA_ID, TN_CUDA_VERSION));
   TextSink text;
   bool failed = api->describe_functions(text.get()) != nullptr;
   return failed ? "failed" : text.take();
 }
-int64_t n_replays() { return sum_of(functions_told(), "replays"); }
-int64_t n_recordings() { return sum_of(functions_told(), "recordings"); }
+
+// Of the totals of all functions, which have the names as neighbours.
+static int64_t total(int which) {
+  static const std::regex totals("\"recordings\": ([0-9]+), \"replays\": ([0-9]+)");
+  std::string told = functions_told();
+  int64_t sum = 0;
+  for (std::sregex_iterator at(told.begin(), told.end(), totals), end; at != end; ++at)
+    sum += std::atoll((*at)[static_cast<size_t>(which)].str().c_str());
+  return sum;
+}
+int64_t n_recordings() { return total(1); }
+int64_t n_replays() { return total(2); }
 
 }  // namespace tenon::graphs

@@ -32,8 +32,6 @@ void expect_equal(const Tensor& found, const Tensor& expected, const std::string
 int64_t counted(const std::string& name);
 int64_t skips(const std::string& reason);
 
-/// The number behind `"name": ` in a text that is JSON; all of them added up.
-int64_t sum_of(const std::string& json, const std::string& name);
 /// What all functions together say of themselves.
 std::string functions_told();
 int64_t n_replays();

@@ -30,6 +30,7 @@ dynamic_shapes = true
 boxed = true
 threadsafe_compile = false
 serializable = true
+takes_cpu_values = true
 fallback = ""
 min_region_ops = 3
 [backend.aot]
@@ -135,7 +136,7 @@ TEST(Manifest, ReadsEveryKeyOfABackend) {
   EXPECT_EQ(b.dtypes, (std::vector<std::string>{"f32", "bf16"}));
   EXPECT_EQ(b.stage, BackendStage::aot);
   EXPECT_EQ(b.stages, (std::vector<std::string>{"forward", "inference"}));
-  EXPECT_TRUE(b.dynamic_shapes && b.boxed && b.serializable);
+  EXPECT_TRUE(b.dynamic_shapes && b.boxed && b.serializable && b.takes_cpu_values);
   EXPECT_FALSE(b.threadsafe_compile);
   EXPECT_EQ(b.fallback, "");
   EXPECT_EQ(b.min_region_ops, 3);
@@ -153,7 +154,7 @@ TEST(Manifest, FillsInDefaults) {
   EXPECT_EQ(b.stages.size(), 3u);
   EXPECT_EQ(b.fallback, "eager");
   EXPECT_TRUE(b.threadsafe_compile);
-  EXPECT_FALSE(b.dynamic_shapes);
+  EXPECT_FALSE(b.dynamic_shapes || b.takes_cpu_values);
 }
 
 TEST(Manifest, ReadsOptionsOfEveryType) {
