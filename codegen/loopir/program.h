@@ -250,7 +250,8 @@ struct LoweringOptions {
   bool multiplies_bf16 = false;  // in products, as it is; else it is made f32 before
   bool rounds_narrow = false;    // bf16 and f16 after each op
   bool optimizes_layout = true;  // images between convolutions are channels-last
-  bool splits_reductions = false;
+  bool splits_reductions = false;  // long folds of few rows are cut into parts
+  int64_t fold_blocks = 0;  // as many as give that many blocks of threads; 0: a fixed number
   /// Whether a convolution or a gradient of one has a fast kernel for the sizes seen; its views
   /// have sizes, and no buffers yet. Without it, all have one.
   std::function<bool(const Program&, const Step&)> has_fast_kernel;

@@ -106,7 +106,8 @@ class Multiples {
       case IndexKind::max:
         return all(n.operands);
       case IndexKind::product:
-        return n.number % of_ == 0 || some(n.operands);
+        if (n.number % of_ == 0 || some(n.operands)) return true;
+        return is_number(i) && (conditions.push_back(i), true);
       default:
         return is_number(i) && (conditions.push_back(i), true);
     }
@@ -118,10 +119,11 @@ class Multiples {
   }
   // One that is known, or one that a call tells.
   bool some(const Ids& operands) {
+    bool all_numbers = std::all_of(operands.begin(), operands.end(), [&](Id o) { return is_number(o); });
     for (bool asks : {false, true})
       for (Id o : operands) {
         size_t before = conditions.size();
-        if (asks && !is_number(o)) continue;
+        if (asks && (all_numbers || !is_number(o))) continue;
         if (holds(o) && (asks || conditions.size() == before)) return true;
         conditions.resize(before);
       }
@@ -136,20 +138,33 @@ class Multiples {
 
 }  // namespace
 
+namespace {
+
+bool is_multiple(loopir::Expressions& x, Id index, Id lanes, unsigned of,
+                 std::vector<std::pair<Id, unsigned>>& multiples) {
+  Multiples known(x, lanes, of);
+  if (!known.holds(index)) return false;
+  for (Id i : known.conditions)
+    if (std::find(multiples.begin(), multiples.end(), std::pair(i, of)) == multiples.end())
+      multiples.emplace_back(i, of);
+  return true;
+}
+
+}  // namespace
+
 unsigned widest_access(loopir::Program& program, const Access& access, unsigned most,
                        std::vector<std::pair<Id, unsigned>>& multiples) {
   loopir::Expressions& x = program.expressions;
   auto step = x.coefficient(access.index, access.lanes);
   if (!step || !x.is(*step, 1)) return 1;
-  for (unsigned width = most; width > 1; width /= 2) {
-    Multiples known(x, access.lanes, width);
-    if (!known.holds(access.index)) continue;
-    for (Id i : known.conditions)
-      if (std::find(multiples.begin(), multiples.end(), std::pair(i, width)) == multiples.end())
-        multiples.emplace_back(i, width);
-    return width;
-  }
+  for (unsigned width = most; width > 1; width /= 2)
+    if (is_multiple(x, access.index, access.lanes, width, multiples)) return width;
   return 1;
+}
+
+bool is_multiple(loopir::Program& program, Id index, unsigned of,
+                 std::vector<std::pair<Id, unsigned>>& multiples) {
+  return is_multiple(program.expressions, index, none, of, multiples);
 }
 
 namespace {

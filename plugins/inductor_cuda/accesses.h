@@ -22,6 +22,11 @@ bool has_checks(loopir::Program& program, const loopir::Nest& nest);
 unsigned widest_access(loopir::Program& program, const Access& access, unsigned most,
                        std::vector<std::pair<Id, unsigned>>& multiples);
 
+/// Whether an index is a multiple of `of`, whatever its variables are. Adds what has to hold for that
+/// and is known at a call only.
+bool is_multiple(loopir::Program& program, Id index, unsigned of,
+                 std::vector<std::pair<Id, unsigned>>& multiples);
+
 /// The one inner variable that all stages with any have, in the names of the first such stage; none
 /// where rows differ, or where a row in scratch is read elsewhere than it was written.
 Id common_row(loopir::Program& program, const loopir::Nest& nest);

@@ -58,6 +58,12 @@ class Planner {
   void add_scratch();
   void count_units();
   void choose_index();
+  /// With a thread for each point of the outer variables.
+  bool has_enough_threads() const {
+    constexpr int64_t threads_of_multiprocessor = 2048;
+    return hint_of(plan_.nest.kernel.outer) >=
+           options_.multiprocessors * threads_of_multiprocessor;
+  }
   int64_t hint_of(const Ids& variables) const {
     int64_t n = 1;
     for (Id v : variables) n *= std::max<int64_t>(x_.hint(x_.extent_of(v)), 1);
@@ -83,10 +89,7 @@ Kind Planner::kind() {
   int64_t inner = longest_stage();
   if (in_order || inner < warp_size) return Kind::points;
   if (nest.lanes == none) return Kind::rows;
-  constexpr int64_t threads_of_multiprocessor = 2048;
-  bool is_enough =
-      hint_of(nest.kernel.outer) >= options_.multiprocessors * threads_of_multiprocessor;
-  return is_enough ? Kind::points : Kind::columns;
+  return has_enough_threads() ? Kind::points : Kind::columns;
 }
 
 // 16 bytes of the narrowest elements that lie beside each other, 8 elements at most.
@@ -126,7 +129,7 @@ void Planner::plan_rows() {
   for (Id lanes : plan_.nest.lanes_of_stage) {
     if (lanes == none || form.vector == 1) continue;
     Id extent = x_.extent_of(lanes);
-    if (!x_.number_of(extent)) plan_.conditions.multiples.emplace_back(extent, form.vector);
+    if (!is_multiple(program_, extent, form.vector, plan_.conditions.multiples)) form.vector = 1;
   }
   Id row = common_row(program_, plan_.nest);
   if (row != none) rows_in_registers(row);

@@ -19,6 +19,8 @@ loopir::LoweringOptions lowering_options(const Given& given, const Device& devic
   out.rounds_narrow = numerics_of(given).rounds_narrow;
   out.optimizes_layout = false;
   out.splits_reductions = true;
+  constexpr int64_t blocks_of_multiprocessor = 2;
+  out.fold_blocks = blocks_of_multiprocessor * static_cast<int64_t>(device.facts.multiprocessors);
   return out;
 }
 
