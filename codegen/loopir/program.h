@@ -178,6 +178,7 @@ struct Extern {
   bool looks_by_place = false;       // operands are views of the storages that the graph promises
   bool has_effect = false;           // it runs whoever reads its results
   bool is_ordered = false;           // it runs behind the ordered ones that come before it
+  bool is_random = false;            // it draws from the host's generator
 };
 
 using Step =
@@ -252,6 +253,7 @@ struct LoweringOptions {
   bool optimizes_layout = true;  // images between convolutions are channels-last
   bool splits_reductions = false;  // long folds of few rows are cut into parts
   int64_t fold_blocks = 0;  // as many as give that many blocks of threads; 0: a fixed number
+  bool draws = false;  // random ops are loops, if all of the graph's can be
   /// Whether a convolution or a gradient of one has a fast kernel for the sizes seen; its views
   /// have sizes, and no buffers yet. Without it, all have one.
   std::function<bool(const Program&, const Step&)> has_fast_kernel;

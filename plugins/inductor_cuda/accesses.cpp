@@ -70,6 +70,19 @@ std::vector<Access> accesses_of(loopir::Program& program, const loopir::Nest& ne
   return out;
 }
 
+std::vector<Access> draws_of(loopir::Program& program, const loopir::Nest& nest) {
+  std::vector<Access> out;
+  for (size_t i = 0; i < nest.kernel.stages.size(); ++i) {
+    Id lanes = nest.lanes != none ? nest.lanes : nest.lanes_of_stage[i];
+    Walk walk(program.expressions);
+    walk.at_value = [&](const ValueNode& n) {
+      if (n.code == loopir::value_drawn) out.push_back({none, n.b, lanes});
+    };
+    for (const Statement& s : nest.kernel.stages[i].statements) walk.statement(s);
+  }
+  return out;
+}
+
 bool has_checks(loopir::Program& program, const loopir::Nest& nest) {
   bool out = false;
   Walk walk(program.expressions);
@@ -232,6 +245,7 @@ void add_numbers(loopir::Program& program, const loopir::Nest& nest, const Ids& 
   };
   walk.at_value = [&](const ValueNode& n) {
     if (n.code == loopir::value_real) seen.insert(n.a);
+    if (n.code == loopir::value_drawn) seen.insert({n.a, n.a + 1});
   };
   for (Id i : indices) walk.index(i);
   for (Id v : nest.kernel.outer) walk.index(x.extent_of(v));

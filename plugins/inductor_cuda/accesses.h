@@ -13,6 +13,8 @@ struct Access {
   bool is_masked = false;  // done under a condition
 };
 std::vector<Access> accesses_of(loopir::Program& program, const loopir::Nest& nest);
+/// The same of the places of random numbers, which have no buffer.
+std::vector<Access> draws_of(loopir::Program& program, const loopir::Nest& nest);
 
 /// Whether positions or divisors are checked.
 bool has_checks(loopir::Program& program, const loopir::Nest& nest);

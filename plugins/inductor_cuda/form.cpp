@@ -39,6 +39,7 @@ class Planner {
     if (plan_.form.kind == Kind::rows) plan_rows();
     if (plan_.form.kind == Kind::columns && longest_stage() >= much) plan_.form.threads = 512;
     for (const Access& a : accesses_of(program_, plan_.nest)) add(a);
+    for (const Access& a : draws_of(program_, plan_.nest)) add_draw(a);
     plan_.has_checks = has_checks(program_, plan_.nest);
     count_folds();
     add_scratch();
@@ -54,6 +55,7 @@ class Planner {
   void plan_rows();
   bool rows_in_registers(Id variable);
   void add(const Access& access);
+  void add_draw(const Access& access);
   void count_folds();
   void add_scratch();
   void count_units();
@@ -161,6 +163,15 @@ void Planner::add(const Access& a) {
   plan_.widths[{a.buffer, a.index}] = width;
   unsigned& aligned = plan_.conditions.aligned[a.buffer];
   if (!is_scratch) aligned = std::max(aligned, width * item);
+}
+
+// Four neighbours are made of the same two blocks.
+void Planner::add_draw(const Access& a) {
+  constexpr unsigned most = 4;
+  if (plan_.form.vector == 1 || a.lanes == none) return;
+  unsigned width = std::min(plan_.form.vector, most);
+  width = widest_access(program_, a, width, plan_.conditions.multiples);
+  if (width > 1) plan_.widths[{none, a.index}] = width;
 }
 
 // In rows each fold has a part for each warp; in columns a part for each thread serves all folds.

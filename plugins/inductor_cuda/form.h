@@ -53,7 +53,8 @@ struct KernelPlan {
   bool scratch_is_shared = false;  // else it is global memory, the parameter behind buffers
   bool has_checks = false;         // of positions or divisors: three parameters at the end
   Id units = none, blocks = none;
-  std::map<std::pair<Id, Id>, unsigned> widths;  // neighbours of an access, by buffer and index
+  /// Neighbours of an access, by buffer (none: a draw of random numbers) and index.
+  std::map<std::pair<Id, Id>, unsigned> widths;
 
   int64_t fold_bytes = 0;  // shared memory that reductions of a block take
 

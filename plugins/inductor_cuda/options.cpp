@@ -21,6 +21,7 @@ loopir::LoweringOptions lowering_options(const Given& given, const Device& devic
   out.splits_reductions = true;
   constexpr int64_t blocks_of_multiprocessor = 2;
   out.fold_blocks = blocks_of_multiprocessor * static_cast<int64_t>(device.facts.multiprocessors);
+  out.draws = true;
   return out;
 }
 
