@@ -34,6 +34,7 @@ class Planner {
 
   KernelPlan run(bool fast) {
     constexpr int64_t much = 1024;  // points of a column that are worth more threads
+    spread_scatter();
     plan_.form.kind = kind();
     if (fast) plan_.form.vector = widest();
     if (plan_.form.kind == Kind::rows) plan_rows();
@@ -50,6 +51,7 @@ class Planner {
   }
 
  private:
+  void spread_scatter();
   Kind kind();
   unsigned widest();
   void plan_rows();
@@ -84,10 +86,40 @@ class Planner {
   KernelPlan plan_;
 };
 
+/// A scatter whose points may meet in any order.
+bool is_changed_as_one(const Statement& s, int32_t dtype, bool is_deterministic) {
+  bool is_real = dtype == TN_F32 || dtype == TN_F64, is_whole = dtype == TN_I32 || dtype == TN_I64;
+  bool is_extreme = s.store == loopir::Store::minimum || s.store == loopir::Store::maximum;
+  if (s.store == loopir::Store::add) return is_whole || (is_real && !is_deterministic);
+  return is_extreme && is_whole;
+}
+
+// Where few threads would have many points each, every point is a thread's.
+void Planner::spread_scatter() {
+  loopir::Kernel& kernel = plan_.nest.kernel;
+  if (kernel.stages.size() != 1 || kernel.stages[0].statements.size() != 1) return;
+  Stage& stage = kernel.stages[0];
+  const Statement& s = stage.statements[0];
+  if (!s.is_scatter || stage.inner.empty() || has_enough_threads()) return;
+  if (!is_changed_as_one(s, program_.buffers[s.buffer].dtype, options_.is_deterministic)) return;
+  bool has_lengths_by_data = std::any_of(stage.inner.begin(), stage.inner.end(), [&](Id v) {
+    Id extent = x_.extent_of(v);
+    return x_.reads_data(extent) || !x_.variables_of_index(extent).empty();
+  });
+  if (has_lengths_by_data) return;
+  // The lanes stay last.
+  kernel.outer.insert(kernel.outer.begin(), stage.inner.begin(), stage.inner.end());
+  for (Id v : stage.inner) plan_.nest.rows = x_.multiply(plan_.nest.rows, x_.extent_of(v));
+  stage.inner.clear();
+  plan_.is_atomic = true;
+}
+
 // Rows shorter than a warp, and points that run in order, are a thread's.
 Kind Planner::kind() {
   const loopir::Nest& nest = plan_.nest;
-  bool in_order = any_statement(nest, [](const Statement& s) { return s.is_scan || s.is_scatter; });
+  bool in_order = any_statement(nest, [&](const Statement& s) {
+    return s.is_scan || (s.is_scatter && !plan_.is_atomic);
+  });
   int64_t inner = longest_stage();
   if (in_order || inner < warp_size) return Kind::points;
   if (nest.lanes == none) return Kind::rows;
@@ -271,9 +303,9 @@ std::string key_of(loopir::Program& program, const KernelPlan& plan, const std::
   Ids buffers = plan.buffers;
   buffers.insert(buffers.end(), plan.host_numbers.begin(), plan.host_numbers.end());
   std::string head = tenon::plugin::text(
-      "form {} threads {} vector {} registers {} bits {} scratch {} {} numbers {}",
+      "form {} threads {} vector {} registers {} bits {} scratch {} {} numbers {} atomic {}",
       static_cast<int>(f.kind), f.threads, f.vector, f.in_registers, f.index_bits,
-      plan.scratch_bytes, plan.scratch_is_shared, plan.host_numbers.size());
+      plan.scratch_bytes, plan.scratch_is_shared, plan.host_numbers.size(), plan.is_atomic);
   for (const auto& [access, width] : plan.widths) head += tenon::plugin::text(" w{}", width);
   return options + "\n" +
          loopir::key_of(program, plan.nest,

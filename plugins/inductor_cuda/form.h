@@ -51,6 +51,7 @@ struct KernelPlan {
   std::map<Id, int64_t> scratch;   // rows of the kernel's own: bytes of a unit before it
   int64_t scratch_bytes = 0;       // of a unit
   bool scratch_is_shared = false;  // else it is global memory, the parameter behind buffers
+  bool is_atomic = false;          // a scatter whose points are all threads'
   bool has_checks = false;         // of positions or divisors: three parameters at the end
   Id units = none, blocks = none;
   /// Neighbours of an access, by buffer (none: a draw of random numbers) and index.
@@ -65,6 +66,7 @@ struct FormOptions {
   int64_t multiprocessors = 132;
   int64_t shared_bytes = 48 << 10;  // of a block
   bool allows_fast = true;
+  bool is_deterministic = false;  // sums of real numbers in one order
 };
 
 /// Neighbouring columns of a block of that form.

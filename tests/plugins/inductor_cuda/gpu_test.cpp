@@ -145,6 +145,41 @@ TEST_F(Gpu, LongFoldsAndScansAreCutIntoParts) {
   }
 }
 
+// Points that meet at one place are added there by all threads, or in order.
+TEST_F(Gpu, ScattersThatAccumulate) {
+  for (bool is_deterministic : {false, true}) {
+    set_deterministic(is_deterministic);
+    for (int64_t n : {7, 1000}) {
+      std::string name = " of " + std::to_string(n) + (is_deterministic ? " in order" : "");
+      Tensor at = randint(0, 10, {n}), rows = randn({n, 16}), x = randn({n});
+      Tensor whole = randint(-50, 50, {n, 16});
+      expect_same("index_add" + name, {rows, at}, [](auto& in) {
+        return zeros({10, 16}).to(in[0].device(), Dtype::f32).index_add(0, in[1], in[0]);
+      });
+      if (n < 10)  // of many the CPU rounds each sum
+        expect_same("bf16" + name, {rows.to(Dtype::bf16), at}, [](auto& in) {
+          return zeros({10, 16}).to(in[0].device(), Dtype::bf16).index_add(0, in[1], in[0]);
+        });
+      expect_same("f64" + name, {rows.to(Dtype::f64), at}, [](auto& in) {
+        return zeros({10, 16}).to(in[0].device(), Dtype::f64).index_add(0, in[1], in[0]);
+      });
+      expect_same("scatter_add" + name, {x, at}, [](auto& in) {
+        return zeros({10}).to(in[0].device(), Dtype::f32).scatter_add(0, in[1], in[0]);
+      });
+      for (const char* reduce : {"amax", "amin", "prod"})
+        expect_same(reduce + name, {whole, at}, [&](auto& in) {
+          Tensor places = in[1].unsqueeze(1).expand({n, 16});
+          return ones({10, 16}, Dtype::i64).to(in[0].device(), Dtype::i64)
+              .scatter_reduce(0, places, in[0], reduce);
+        });
+      expect_same("embedding's gradient" + name, {rows, at}, [](auto& in) {
+        return embedding_dense_backward(in[0], in[1], 10, -1, false);
+      });
+    }
+  }
+  set_deterministic(false);
+}
+
 TEST_F(Gpu, ProductsAndConvolutions) {
   Tensor a = randn({17, 33}), b = randn({33, 9});
   expect_same("mm", {a, b}, [](auto& in) { return in[0].matmul(in[1]); });
