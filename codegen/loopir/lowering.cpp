@@ -157,9 +157,7 @@ int Lowering::cost(Id value, int limit) {
     bool hard = n.code >= TN_F_EXP && n.code <= TN_F_DIGAMMA && n.code != TN_F_SQRT;
     bool is_free = n.code == value_constant || n.code == value_index || n.code == value_real;
     hard = hard || n.code == TN_F_POW || n.code == TN_F_ATAN2 || n.code == value_drawn;
-    sum += hard ? 8
-           : n.code == TN_F_DIV                               ? 3
-                                                              : !is_free;
+    sum += hard ? 8 : n.code == TN_F_DIV ? 3 : !is_free;
     for (Id o : operands_of(n).values)
       if (o != none) open.push_back(o);
   }

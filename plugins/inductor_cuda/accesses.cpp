@@ -132,7 +132,8 @@ class Multiples {
   }
   // One that is known, or one that a call tells.
   bool some(const Ids& operands) {
-    bool all_numbers = std::all_of(operands.begin(), operands.end(), [&](Id o) { return is_number(o); });
+    bool all_numbers =
+        std::all_of(operands.begin(), operands.end(), [&](Id o) { return is_number(o); });
     for (bool asks : {false, true})
       for (Id o : operands) {
         size_t before = conditions.size();

@@ -65,8 +65,7 @@ class Planner {
   /// With a thread for each point of the outer variables.
   bool has_enough_threads() const {
     constexpr int64_t threads_of_multiprocessor = 2048;
-    return hint_of(plan_.nest.kernel.outer) >=
-           options_.multiprocessors * threads_of_multiprocessor;
+    return hint_of(plan_.nest.kernel.outer) >= options_.multiprocessors * threads_of_multiprocessor;
   }
   int64_t hint_of(const Ids& variables) const {
     int64_t n = 1;
@@ -117,9 +116,8 @@ void Planner::spread_scatter() {
 // Rows shorter than a warp, and points that run in order, are a thread's.
 Kind Planner::kind() {
   const loopir::Nest& nest = plan_.nest;
-  bool in_order = any_statement(nest, [&](const Statement& s) {
-    return s.is_scan || (s.is_scatter && !plan_.is_atomic);
-  });
+  bool in_order = any_statement(
+      nest, [&](const Statement& s) { return s.is_scan || (s.is_scatter && !plan_.is_atomic); });
   int64_t inner = longest_stage();
   if (in_order || inner < warp_size) return Kind::points;
   if (nest.lanes == none) return Kind::rows;

@@ -78,9 +78,8 @@ bool normal(Drawing d) {
 bool normal_with(Drawing d, uint32_t first_arg) {
   if (!is_floating(d.dtype) || !d.is_possible()) return false;
   Id mean = d.real(first_arg), deviation = d.real(first_arg + 1);
-  return d.give(Draw::normal, [&](Id z, auto) {
-    return d.apply(TN_F_ADD, mean, d.product(deviation, z));
-  });
+  return d.give(Draw::normal,
+                [&](Id z, auto) { return d.apply(TN_F_ADD, mean, d.product(deviation, z)); });
 }
 
 // low + the whole part of u (high - low)
@@ -117,9 +116,8 @@ Tensor mask_of(Drawing& d, double p, uint32_t result) {
   bool drops = p != 0 && (d.n.args[2].kind == TN_ARG_NONE || int_arg(d.n.args[2]));
   if (!drops)
     return d.to.make(TN_BOOL, d.sizes, [&](auto) { return d.x.number(int64_t{1}, TN_BOOL); });
-  Tensor mask = d.drawn(TN_BOOL, Draw::uniform, [&](Id u, auto) {
-    return d.x.apply(TN_F_LT, TN_BOOL, u, d.real(1 - p));
-  });
+  Tensor mask = d.drawn(TN_BOOL, Draw::uniform,
+                        [&](Id u, auto) { return d.x.apply(TN_F_LT, TN_BOOL, u, d.real(1 - p)); });
   bool is_read = d.to.reads[result] || d.to.is_output[result];
   return is_read ? d.to.realised(mask, d.to.name_of(result).c_str()) : mask;
 }

@@ -36,8 +36,8 @@ class ScanInParts {
     constexpr int64_t long_scan = 2048, rows_of_block = 64;
     int64_t n = x_.hint(t_.sizes[dim_]), all = x_.hint(x_.product_of(t_.sizes));
     bool is_variable = x_.index_at(t_.variables[dim_]).kind == IndexKind::variable;
-    return to_.options.fold_blocks && joining(fold_) && is_variable &&
-           n >= long_scan && all / n < to_.options.fold_blocks * rows_of_block;
+    return to_.options.fold_blocks && joining(fold_) && is_variable && n >= long_scan &&
+           all / n < to_.options.fold_blocks * rows_of_block;
   }
 
   Tensor run() {

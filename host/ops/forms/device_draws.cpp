@@ -49,7 +49,8 @@ bool run_like_form(const CallArgs& call, Device device) {
   std::vector<Value> args{Value::of(like)};
   args.insert(args.end(), call.args, call.args + form->n_before);
   args.resize(op.n_args);  // dtype, layout and device are those of `like`
-  return single_op_slot && single_op_slot({&op, args.data(), call.results, op.n_args, 1}, device, false);
+  return single_op_slot &&
+         single_op_slot({&op, args.data(), call.results, op.n_args, 1}, device, false);
 }
 
 bool run_into_self(const CallArgs& call, Device device) {

@@ -71,7 +71,8 @@ std::vector<Value*> load(Frame& f, Id buffer, Value* element, unsigned n) {
   llvm::Type* all = n == 1           ? type
                     : is_wide(dtype) ? llvm::FixedVectorType::get(type, n)
                                      : word_type(f, n * item);
-  Value* loaded = f.b.CreateAlignedLoad(all, place_of(f, buffer, element, n * item, MemoryUse::read), align);
+  Value* loaded =
+      f.b.CreateAlignedLoad(all, place_of(f, buffer, element, n * item, MemoryUse::read), align);
   std::vector<Value*> out;
   for (unsigned i = 0; i < n; ++i) {
     Value* one = n == 1           ? loaded

@@ -137,7 +137,8 @@ void ValueEmitter::report(Value* bad, Value* check, Value* value) {
     auto* pair = llvm::FixedVectorType::get(b_.getInt64Ty(), 2);
     Value* both = b_.CreateInsertElement(llvm::PoisonValue::get(pair), check, uint64_t{0});
     both = b_.CreateInsertElement(both, value, uint64_t{1});
-    b_.CreateAlignedStore(both, f_.target.global(b_, f_.flag, bytes, MemoryUse::report), llvm::Align(bytes));
+    b_.CreateAlignedStore(both, f_.target.global(b_, f_.flag, bytes, MemoryUse::report),
+                          llvm::Align(bytes));
   });
 }
 

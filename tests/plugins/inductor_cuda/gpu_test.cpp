@@ -130,7 +130,8 @@ TEST_F(Gpu, LongFoldsAndScansAreCutIntoParts) {
     expect_same("some columns" + name, {columns}, [](auto& in) { return in[0].mean({0}); });
     expect_same("every other" + name, {y}, [](auto& in) { return in[0].t().mean({0}); });
     expect_same("norm" + name, {y}, [](auto& in) { return in[0].pow(2).sum().sqrt(); });
-    expect_same("a slice" + name, {y}, [&](auto& in) { return in[0].narrow(1, 1, n - 3).mean({1}); });
+    expect_same("a slice" + name, {y},
+                [&](auto& in) { return in[0].narrow(1, 1, n - 3).mean({1}); });
     expect_same("any" + name, {x}, [](auto& in) { return in[0].gt(9).any(); });
     expect_same("running sum" + name, {y}, [](auto& in) { return in[0].cumsum(1) * 0.01; });
     expect_same("running maximum" + name, {y},
@@ -169,12 +170,12 @@ TEST_F(Gpu, ScattersThatAccumulate) {
       for (const char* reduce : {"amax", "amin", "prod"})
         expect_same(reduce + name, {whole, at}, [&](auto& in) {
           Tensor places = in[1].unsqueeze(1).expand({n, 16});
-          return ones({10, 16}, Dtype::i64).to(in[0].device(), Dtype::i64)
+          return ones({10, 16}, Dtype::i64)
+              .to(in[0].device(), Dtype::i64)
               .scatter_reduce(0, places, in[0], reduce);
         });
-      expect_same("embedding's gradient" + name, {rows, at}, [](auto& in) {
-        return embedding_dense_backward(in[0], in[1], 10, -1, false);
-      });
+      expect_same("embedding's gradient" + name, {rows, at},
+                  [](auto& in) { return embedding_dense_backward(in[0], in[1], 10, -1, false); });
     }
   }
   set_deterministic(false);

@@ -45,7 +45,7 @@ void expect_same(const Tensor& there, const Tensor& here, Same how, const std::s
   size_t n_wrong = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     double unit = std::ldexp(1.0, std::ilogb(b[i] == 0 ? 1e-30 : b[i]) - 23);
-    double allowed = how == Same::exactly          ? 0
+    double allowed = how == Same::exactly         ? 0
                      : here.dtype() == Dtype::f32 ? unit
                      : here.dtype() == Dtype::f64 ? std::fabs(b[i]) * 1e-13 + 1e-15
                                                   : std::fabs(b[i]) * 0x1p-7;
@@ -81,9 +81,11 @@ TEST_F(GpuRandom, EagerDrawsAreThoseOfTheCpu) {
       std::string name = " of " + std::to_string(n) + " " + to_text(dtype);
       auto of = [&](auto f) { return [=](Device d) { return f(empty_on(d, {n, 7}, dtype)); }; };
       expect_same_draws("rand_like" + name, of([](Tensor t) { return rand_like(t); }));
-      expect_same_draws("randn_like" + name, of([](Tensor t) { return randn_like(t); }), Same::nearly);
+      expect_same_draws("randn_like" + name, of([](Tensor t) { return randn_like(t); }),
+                        Same::nearly);
       expect_same_draws("uniform_" + name, of([](Tensor t) { return uniform_(t, -0.37, 2.9); }));
-      expect_same_draws("normal_" + name, of([](Tensor t) { return normal_(t, 3, 0.2); }), Same::nearly);
+      expect_same_draws("normal_" + name, of([](Tensor t) { return normal_(t, 3, 0.2); }),
+                        Same::nearly);
       expect_same_draws("bernoulli_" + name, of([](Tensor t) { return bernoulli_(t, 0.3); }));
       expect_same_draws("bernoulli" + name, of([](Tensor t) { return bernoulli(t + 0.4); }));
       expect_same_draws("random_" + name, of([](Tensor t) { return random_(t, -5, 90); }));
@@ -97,10 +99,15 @@ TEST_F(GpuRandom, TensorsAreMadeOnTheDevice) {
   for (int64_t n : {0, 1, 6, 1000}) {
     std::string name = " " + std::to_string(n);
     expect_same_draws("rand" + name, [&](Device d) { return rand({n, 3}, Dtype::f32, {}, d); });
-    expect_same_draws("randn" + name, [&](Device d) { return randn({n, 3}, Dtype::f32, {}, d); },
-                      Same::nearly);
-    expect_same_draws("randint" + name,
-                      [&](Device d) { return randint(-7, 1 << 20, {n, 3}, Dtype::i64, {}, d); });
+    expect_same_draws(
+        "randn" + name,
+        [&](Device d) {
+          return randn({n, 3}, Dtype::f32, {}, d);
+        },
+        Same::nearly);
+    expect_same_draws("randint" + name, [&](Device d) {
+      return randint(-7, 1 << 20, {n, 3}, Dtype::i64, {}, d);
+    });
     expect_same_draws("randperm" + name, [&](Device d) { return randperm(n, Dtype::i64, {}, d); });
   }
 }
@@ -126,7 +133,8 @@ TEST_F(GpuRandom, CompiledFunctionsReserveInTheOrderOfTheGraph) {
     Tensor first = f(x, w), second = f(x, w);
     RngState after = rng_state();
     manual_seed(5);
-    Tensor x_there = randn({rows, 12}).to(gpu, x.dtype()), w_there = randn({12, 20}).to(gpu, w.dtype());
+    Tensor x_there = randn({rows, 12}).to(gpu, x.dtype()),
+           w_there = randn({12, 20}).to(gpu, w.dtype());
     Tensor found = compiled(x_there, w_there), next = compiled(x_there, w_there);
     EXPECT_EQ(rng_state(), after);
     for (auto& [a, b] : {std::pair(found, first), std::pair(next, second)}) {

@@ -29,8 +29,9 @@ using Function = std::function<Tensor(const Tensor&)>;
 
 std::vector<double> special_numbers() {
   double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
-  return {0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, inf, -inf, nan, 5e-324, -1e-310, 1e-17,
-          1e300, -1e300, 1e22, 0.1, 10.0, 100.0, 1e-5, 1023.5, -1022.5, 709.5, -745.0, 21.9, 22.1};
+  return {0.0,   -0.0, 1.0,    -1.0,    0.5,   -0.5,   2.0,    -2.0, 3.0, inf,
+          -inf,  nan,  5e-324, -1e-310, 1e-17, 1e300,  -1e300, 1e22, 0.1, 10.0,
+          100.0, 1e-5, 1023.5, -1022.5, 709.5, -745.0, 21.9,   22.1};
 }
 
 /// From 2^-40 to 2^40 in both signs, and around 0 and 1.
@@ -55,7 +56,8 @@ void expect_near(const std::string& what, const std::vector<double>& at, const F
   for (size_t i = 0; i < at.size() && n_wrong < 5; ++i) {
     double a = found[i], b = expected[i];
     bool is_same = a == b ? std::signbit(a) == std::signbit(b) : std::isnan(a) && std::isnan(b);
-    double allowed = std::isfinite(b) ? std::fabs(b) * units * 0x1p-52 + absolute + 5e-324 * units : 0;
+    double allowed =
+        std::isfinite(b) ? std::fabs(b) * units * 0x1p-52 + absolute + 5e-324 * units : 0;
     if (is_same || std::fabs(a - b) <= allowed) continue;
     ++n_wrong;
     ADD_FAILURE() << what << "(" << at[i] << ") is " << a << ", on the CPU " << b << ", "
@@ -95,14 +97,20 @@ TEST_F(GpuFunctions, OfDoublesAreThoseOfTheCpu) {
 
 TEST_F(GpuFunctions, SpecialOnes) {
   auto all = spread_numbers();
-  expect_near("erfc", special_numbers(), [](const Tensor& x) { return x.erfc(); }, 8);
-  expect_near("erfc", all, [](const Tensor& x) { return x.erfc(); }, 8);
+  expect_near(
+      "erfc", special_numbers(), [](const Tensor& x) { return x.erfc(); }, 8);
+  expect_near(
+      "erfc", all, [](const Tensor& x) { return x.erfc(); }, 8);
   std::vector<double> inner;
   for (int i = -999; i <= 999; ++i) inner.push_back(i * 0.001);
-  expect_near("erfinv", inner, [](const Tensor& x) { return x.erfinv(); }, 8);
-  expect_near("lgamma", special_numbers(), [](const Tensor& x) { return x.lgamma(); }, 16, 2e-14);
-  expect_near("lgamma", inner, [](const Tensor& x) { return (x * 30 + 0.017).lgamma(); }, 64, 1e-12);
-  expect_near("digamma", inner, [](const Tensor& x) { return (x * 30 + 0.017).digamma(); }, 64, 1e-12);
+  expect_near(
+      "erfinv", inner, [](const Tensor& x) { return x.erfinv(); }, 8);
+  expect_near(
+      "lgamma", special_numbers(), [](const Tensor& x) { return x.lgamma(); }, 16, 2e-14);
+  expect_near(
+      "lgamma", inner, [](const Tensor& x) { return (x * 30 + 0.017).lgamma(); }, 64, 1e-12);
+  expect_near(
+      "digamma", inner, [](const Tensor& x) { return (x * 30 + 0.017).digamma(); }, 64, 1e-12);
 }
 
 // What is left of a large angle depends on digits of pi far behind the point.
@@ -113,7 +121,8 @@ TEST_F(GpuFunctions, LargeAngles) {
   expect_near("sin", at, [](const Tensor& x) { return x.sin(); });
   expect_near("cos", at, [](const Tensor& x) { return x.cos(); });
   // As near to a multiple of pi / 2 as a double can be.
-  expect_near("cos", {5.319372648326541e+255}, [](const Tensor& x) { return x.cos(); }, 16);
+  expect_near(
+      "cos", {5.319372648326541e+255}, [](const Tensor& x) { return x.cos(); }, 16);
 }
 
 TEST_F(GpuFunctions, OfTwoOperands) {
@@ -127,9 +136,8 @@ TEST_F(GpuFunctions, OfTwoOperands) {
     bool both_nan = std::isnan(found[i]) && std::isnan(expected[i]);
     bool is_near = std::fabs(found[i] - expected[i]) <= std::fabs(expected[i]) * 1e-15 + 1e-322;
     bool has_sign = std::signbit(found[i]) == std::signbit(expected[i]);
-    EXPECT_TRUE(both_nan || (is_near && has_sign))
-        << at[i / at.size()] << ", " << at[i % at.size()] << ": " << found[i] << ", not "
-        << expected[i];
+    EXPECT_TRUE(both_nan || (is_near && has_sign)) << at[i / at.size()] << ", " << at[i % at.size()]
+                                                   << ": " << found[i] << ", not " << expected[i];
   }
 }
 

@@ -12,7 +12,8 @@ bool Shadow::is_unordered(const Mark& mark, const Moment& now) {
 
 const char* Shadow::conflict(const Mark& write, const Mark& read, Use use, const Moment& now) {
   bool meets_write = is_unordered(write, now) && !(use == Use::change && write.is_change);
-  if (meets_write) return use == Use::read ? "reads what another writes" : "writes what another writes";
+  if (meets_write)
+    return use == Use::read ? "reads what another writes" : "writes what another writes";
   bool meets_read = use != Use::read && is_unordered(read, now);
   return meets_read ? "writes what another reads" : nullptr;
 }
@@ -22,9 +23,11 @@ void Shadow::note(Mark& write, Mark& read, Use use, const Moment& now) {
     write = {now, true, false, use == Use::change};
     return;
   }
-  bool is_same_time = read.is_there && read.at.block == now.block && read.at.barriers == now.barriers;
-  bool is_many = read.is_there && (read.at.block != now.block ||
-                                   (is_same_time && (read.is_many || read.at.thread != now.thread)));
+  bool is_same_time =
+      read.is_there && read.at.block == now.block && read.at.barriers == now.barriers;
+  bool is_many =
+      read.is_there && (read.at.block != now.block ||
+                        (is_same_time && (read.is_many || read.at.thread != now.thread)));
   read = {now, true, is_many, false};
 }
 

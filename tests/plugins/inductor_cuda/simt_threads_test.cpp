@@ -1,7 +1,7 @@
 // The shim of threads finds what kernels do wrong: races, accesses outside of memory, barriers that
 // not all threads meet.
-#include "shadow.h"
 #include "simt_threads.h"
+#include "shadow.h"
 
 #include <gtest/gtest.h>
 
@@ -33,7 +33,8 @@ void pass_on_twice(SimtThread* t, void* const* args) {
   for (int round = 0; round < 2; ++round) {
     shared<int>(t, t->thread, Use::write) = round;
     t->barrier(t);
-    global(t, args[0], t->thread, Use::write) = shared<int>(t, (t->thread + 1) % threads, Use::read);
+    global(t, args[0], t->thread, Use::write) =
+        shared<int>(t, (t->thread + 1) % threads, Use::read);
     if (has_barrier) t->barrier(t);
   }
 }

@@ -25,13 +25,27 @@ constexpr double half_pi = 0x1.921fb54442d18p+0, half_pi_low = 0x1.1a62633145c07
                  half_pi_lowest = -0x1.f1976b7ed8fbcp-110;
 
 /// 64 bits of 0, and the first ones of 2/pi behind the point.
-constexpr uint64_t two_over_pi[] = {
-    0,                  0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041,
-    0xfe5163abdebbc561, 0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e,
-    0xe88235f52ebb4484, 0xe99c7026b45f7e41, 0x3991d639835339f4, 0x9c845f8bbdf9283b,
-    0x1ff897ffde05980f, 0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d,
-    0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab,
-    0xf0cfbc209af4361d};
+constexpr uint64_t two_over_pi[] = {0,
+                                    0xa2f9836e4e441529,
+                                    0xfc2757d1f534ddc0,
+                                    0xdb6295993c439041,
+                                    0xfe5163abdebbc561,
+                                    0xb7246e3a424dd2e0,
+                                    0x06492eea09d1921c,
+                                    0xfe1deb1cb129a73e,
+                                    0xe88235f52ebb4484,
+                                    0xe99c7026b45f7e41,
+                                    0x3991d639835339f4,
+                                    0x9c845f8bbdf9283b,
+                                    0x1ff897ffde05980f,
+                                    0xef2f118b5a0a6d1f,
+                                    0x6d367ecf27cb09b7,
+                                    0x4f463f669e5fea2d,
+                                    0x7527bac7ebe5f17b,
+                                    0x3d0739f78a5292ea,
+                                    0x6bfb5fb11f8d5d08,
+                                    0x56033046fc7b6bab,
+                                    0xf0cfbc209af4361d};
 
 /// An angle in [-pi/4, pi/4] as a sum, and the quarter turns beside it.
 struct Angle {
@@ -66,8 +80,9 @@ std::array<Lanes, 3> bits_of_two_over_pi(Lanes from) {
   auto* words = llvm::ConstantDataArray::get(b.getContext(), two_over_pi);
   auto* table = module.getGlobalVariable("tenon_two_over_pi", true);
   if (!table)
-    table = new llvm::GlobalVariable(module, words->getType(), true,
-                                     llvm::GlobalValue::InternalLinkage, words, "tenon_two_over_pi");
+    table =
+        new llvm::GlobalVariable(module, words->getType(), true, llvm::GlobalValue::InternalLinkage,
+                                 words, "tenon_two_over_pi");
   llvm::Value *word = b.CreateLShr(from.v, uint64_t{6}), *shift = b.CreateAnd(from.v, uint64_t{63});
   auto load = [&](uint64_t i) {
     llvm::Value* at = b.CreateAdd(word, b.getInt64(i));
@@ -75,7 +90,8 @@ std::array<Lanes, 3> bits_of_two_over_pi(Lanes from) {
   };
   std::array<Lanes, 3> out{from, from, from};
   for (uint64_t i = 0; i < out.size(); ++i)
-    out[i].v = b.CreateIntrinsic(llvm::Intrinsic::fshl, {b.getInt64Ty()}, {load(i), load(i + 1), shift});
+    out[i].v =
+        b.CreateIntrinsic(llvm::Intrinsic::fshl, {b.getInt64Ty()}, {load(i), load(i + 1), shift});
   return out;
 }
 

@@ -20,7 +20,9 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double ln2 = 0x1.62e42fefa39efp-1, ln2_low = 0x1.abc9e3b39803fp-56;
 
 /// x = m 2^k; what log_limits() leaves out is anything.
-Split parts_of(Lanes x) { return split_real(select(x > 0.0, at_most(x, 0x1.fffffffffffffp1023), x.number(1))); }
+Split parts_of(Lanes x) {
+  return split_real(select(x > 0.0, at_most(x, 0x1.fffffffffffffp1023), x.number(1)));
+}
 
 /// exp(a) / 2 of a >= 0, also where exp(a) is infinite.
 Lanes half_exponential(Lanes a) {
@@ -65,7 +67,8 @@ Lanes real_log2(Lanes x) {
 
 Lanes real_log10(Lanes x) {
   constexpr double inverse = 0x1.bcb7b1526e50ep-2, inverse_low = 0x1.95355baaafad3p-57;
-  constexpr double of_two = 0x1.34413509p-2, of_two_low = 0x1.ef3fde623e256p-35;  // its first 32 bits
+  constexpr double of_two = 0x1.34413509p-2,
+                   of_two_low = 0x1.ef3fde623e256p-35;  // its first 32 bits
   Split parts = parts_of(x);
   Lanes l = log_f64(parts.m);
   Lanes low = fma(parts.k, of_two_low, l * inverse_low);

@@ -7,15 +7,18 @@ namespace inductor_cuda {
 
 namespace {
 
-#define TENON_REAL(name) {"tenon_inductor_" #name "_f64", real_##name}
-#define TENON_BOTH(name) TENON_REAL(name), {"tenon_inductor_" #name "_f32", real_##name}
+#define TENON_REAL(name) \
+  { "tenon_inductor_" #name "_f64", real_##name }
+#define TENON_BOTH(name) \
+  TENON_REAL(name), { "tenon_inductor_" #name "_f32", real_##name }
 constexpr RealFunction functions[] = {
-    TENON_REAL(exp2),   TENON_REAL(expm1),   TENON_REAL(log1p), TENON_REAL(log2),
-    TENON_REAL(log10),  TENON_REAL(sinh),    TENON_REAL(cosh),  TENON_REAL(asinh),
-    TENON_REAL(acosh),  TENON_REAL(atanh),   TENON_REAL(sin),   TENON_REAL(cos),
-    TENON_REAL(tan),    TENON_REAL(asin),    TENON_REAL(acos),  TENON_REAL(atan),
-    TENON_REAL(erfc),   TENON_BOTH(erfinv),  TENON_BOTH(lgamma), TENON_BOTH(digamma),
-    {"tenon_inductor_atan2_f64", nullptr, real_atan2},
+    TENON_REAL(exp2),   TENON_REAL(expm1),   TENON_REAL(log1p),
+    TENON_REAL(log2),   TENON_REAL(log10),   TENON_REAL(sinh),
+    TENON_REAL(cosh),   TENON_REAL(asinh),   TENON_REAL(acosh),
+    TENON_REAL(atanh),  TENON_REAL(sin),     TENON_REAL(cos),
+    TENON_REAL(tan),    TENON_REAL(asin),    TENON_REAL(acos),
+    TENON_REAL(atan),   TENON_REAL(erfc),    TENON_BOTH(erfinv),
+    TENON_BOTH(lgamma), TENON_BOTH(digamma), {"tenon_inductor_atan2_f64", nullptr, real_atan2},
 };
 #undef TENON_BOTH
 #undef TENON_REAL

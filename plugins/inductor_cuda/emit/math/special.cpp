@@ -21,8 +21,8 @@ namespace {
 
 constexpr double pi = std::numbers::pi, half_root_pi = 0.88622692545275801365;
 constexpr double erfc_terms[] = {
-    0x1.2d74bda92af4ep+0, 0x1.5edf9ce74f65ep-8, -0x1.801abe05df685p-4, 0x1.bd5ede288613bp-5,
-    -0x1.36e99d8ff90f7p-6, 0x1.23dc174a04d86p-8, -0x1.4c2a11331e0e4p-11, 0x1.285081fb7471ep-16,
+    0x1.2d74bda92af4ep+0,  0x1.5edf9ce74f65ep-8,   -0x1.801abe05df685p-4,  0x1.bd5ede288613bp-5,
+    -0x1.36e99d8ff90f7p-6, 0x1.23dc174a04d86p-8,   -0x1.4c2a11331e0e4p-11, 0x1.285081fb7471ep-16,
     0x1.aee3ed67adcfbp-17, -0x1.0d67d92ebb16fp-19, -0x1.84299dc44cfe1p-23, 0x1.44433d928dccap-24,
     0x1.032a101f63366p-29, -0x1.7304e1f9377d0p-29, -0x1.00dc1e28761e4p-36, 0x1.c7b5541debf46p-34,
     0x1.9f608af23def6p-40, -0x1.2cfdb55efc61bp-38, -0x1.d433281a86cb9p-43, 0x1.985a49637781fp-43,
@@ -69,7 +69,7 @@ Lanes digamma_of_positive(Lanes x) {
 
 // Stirling's series, with the product of the steps taken away.
 Lanes lgamma_of_positive(Lanes x) {
-  constexpr double terms[] = {1.0 / 12,   -1.0 / 360,         1.0 / 1260, -1.0 / 1680,
+  constexpr double terms[] = {1.0 / 12,   -1.0 / 360,      1.0 / 1260, -1.0 / 1680,
                               1.0 / 1188, -691.0 / 360360, 1.0 / 156};
   constexpr double half_log_two_pi = 0x1.d67f1c864beb5p-1;
   Lanes steps = x.number(1);
@@ -86,7 +86,8 @@ Lanes lgamma_of_positive(Lanes x) {
 
 Lanes guess_of_erfinv(Lanes a) {
   Lanes z = a * a * pi;
-  Lanes near = a * half_root_pi * (z * ((z * ((z * (127.0 / 40320)) + 7.0 / 480)) + 1.0 / 12) + 1.0);
+  Lanes near =
+      a * half_root_pi * (z * ((z * ((z * (127.0 / 40320)) + 7.0 / 480)) + 1.0 / 12) + 1.0);
   Lanes log_rest = real_log1p(-a) + real_log1p(a);
   Lanes t = log_rest * 0.5 + 2 / (pi * 0.147);
   Lanes far = sqrt(sqrt(t * t - log_rest * (1 / 0.147)) - t);
