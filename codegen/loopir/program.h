@@ -178,6 +178,7 @@ struct Extern {
   bool looks_by_place = false;       // operands are views of the storages that the graph promises
   bool has_effect = false;           // it runs whoever reads its results
   bool is_ordered = false;           // it runs behind the ordered ones that come before it
+  bool is_random = false;            // it draws from the host's generator
 };
 
 using Step =
@@ -244,13 +245,15 @@ bool see_symbols(const tenon::plugin::graph& g, uint32_t value, std::set<uint32_
 
 struct LoweringOptions {
   int32_t device_type = TN_DEV_CPU;  // where the graph runs
-  int most_operations = 96;      // an expression of more becomes a tensor in memory
-  int repeated_operations = 3;   // one that several ops read is computed by each up to this many
-  bool may_transform = false;    // convolutions
-  bool multiplies_bf16 = false;  // in products, as it is; else it is made f32 before
-  bool rounds_narrow = false;    // bf16 and f16 after each op
-  bool optimizes_layout = true;  // images between convolutions are channels-last
-  bool splits_reductions = false;
+  int most_operations = 96;          // an expression of more becomes a tensor in memory
+  int repeated_operations = 3;     // one that several ops read is computed by each up to this many
+  bool may_transform = false;      // convolutions
+  bool multiplies_bf16 = false;    // in products, as it is; else it is made f32 before
+  bool rounds_narrow = false;      // bf16 and f16 after each op
+  bool optimizes_layout = true;    // images between convolutions are channels-last
+  bool splits_reductions = false;  // long folds of few rows are cut into parts
+  int64_t fold_blocks = 0;         // as many as give that many blocks of threads; 0: a fixed number
+  bool draws = false;              // random ops are loops, if all of the graph's can be
   /// Whether a convolution or a gradient of one has a fast kernel for the sizes seen; its views
   /// have sizes, and no buffers yet. Without it, all have one.
   std::function<bool(const Program&, const Step&)> has_fast_kernel;

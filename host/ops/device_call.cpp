@@ -5,6 +5,7 @@
 #include "core/arguments.h"
 #include "core/device/device_memory.h"
 #include "core/device/overwritten.h"
+#include "ops/forms/device_draws.h"
 #include "ops/op_ids.h"
 #include "ops/op_kernels.h"
 #include "ops/pointwise.h"
@@ -195,6 +196,7 @@ void run_on_device(const CallArgs& call) {
   std::optional<Device> device = common_device(call);
   const OpDef& def = *call.op->def;
   if (device && try_foreign(call, device->type)) return;
+  if (draw_on_device(call, device)) return;
   if (!device || def.tags & OpTags::creation) return HostCall(call, false).run();
   if (device && has_statistics(call)) return run_with_statistics(call);
   bool only_decomposes = def.decomp && !def.formula && !def.eager;
@@ -204,7 +206,8 @@ void run_on_device(const CallArgs& call) {
   run_on_host(call, *device);
 }
 
-// Writing while reading is safe only where an operand is exactly self or apart from it.
+}  // namespace
+
 bool writes_safely(const CallArgs& call, const Tensor& self) {
   bool safe = true;
   for_each_tensor(call, [&](const Tensor& t, uint32_t) {
@@ -215,6 +218,8 @@ bool writes_safely(const CallArgs& call, const Tensor& self) {
   });
   return safe;
 }
+
+namespace {
 
 // Whether the functional form gives what fits over self as it is: each element of the result is
 // made of those at its place.

@@ -78,7 +78,7 @@ void make_kernels(const Job& job, Parts& parts) {
       throw KernelFailure{kernel->name, "the option fail_kernels names it", kernel->nodes};
     CompiledKernel& made = parts.kernels[i];
     made.name = kernel->name;
-    made.plans = plans_of(parts.program, *kernel, form_options(job.device));
+    made.plans = plans_of(parts.program, *kernel, form_options(job.given, job.request, job.device));
     kernels.push_back(&made);
     parts.statistics.fused_nodes += kernel->n_loops - 1;
   }

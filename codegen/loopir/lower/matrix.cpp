@@ -299,7 +299,8 @@ void lower_extern(Lowering& to, const node& n) {
   e.has_effect = (n.tags & TN_TAG_SIDE_EFFECT) != 0 ||
                  std::any_of(n.arguments().begin(), n.arguments().end(),
                              [](const tn_arg& a) { return a.kind == TN_ARG_OPAQUE; });
-  e.is_ordered = e.has_effect || (n.tags & TN_TAG_RANDOM) != 0;
+  e.is_random = (n.tags & TN_TAG_RANDOM) != 0;
+  e.is_ordered = e.has_effect || e.is_random;
   for (const tn_arg& a : n.arguments()) {
     if (a.kind == TN_ARG_GRAPH || a.kind > TN_ARG_SYMFLOAT)
       throw tenon::plugin::declined(e.name + ": an argument is of a kind that is not compiled");

@@ -34,6 +34,19 @@ void order_dims(const Tensor& t, InlineVector<DimClass, 6>& out) {
   });
 }
 
+// How much is read decides about code, though sizes are open: a sum is one block of threads, or all
+// of a device.
+uint64_t size_class(const InlineVector<Operand, 4>& operands) {
+  constexpr int64_t much = int64_t{1} << 15, very_much = int64_t{1} << 20;
+  int64_t most = 0;
+  for (const Operand& o : operands) {
+    int64_t n = 1;
+    for (int32_t d = 0; d < o.tensor->head()->ndim; ++d) n *= o.tensor->head()->sizes[d];
+    most = std::max(most, n);
+  }
+  return most < much ? 0 : most < very_much ? 1 : 2;
+}
+
 }  // namespace
 
 void CallKey::add_bytes(const void* bytes, size_t size) {
@@ -57,6 +70,7 @@ ReadCall::ReadCall(const CallArgs& call, Device device, bool into_self, NumberFo
            static_cast<uint64_t>(thread_modes.deterministic));
   key_.add(static_cast<uint64_t>(device.index));
   for (uint32_t i = 0; i < call.n_args; ++i) read(call.args[i], call.op->schema.args[i], i, form);
+  if (!call.op->def->formula) key_.add(size_class(operands_));
 }
 
 InlineVector<int64_t, 32> ReadCall::numbers() const {

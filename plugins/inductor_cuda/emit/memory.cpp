@@ -51,7 +51,7 @@ Value* packed(Frame& f, std::span<Value* const> elements, unsigned bits) {
 
 }  // namespace
 
-Value* place_of(Frame& f, Id buffer, Value* element, unsigned bytes, bool writes) {
+Value* place_of(Frame& f, Id buffer, Value* element, unsigned bytes, MemoryUse use) {
   llvm::Type* type = lanes::memory_type(f.b.getContext(), f.program.buffers[buffer].dtype);
   bool is_scratch = f.program.buffers[buffer].place == loopir::Buffer::Place::scratch;
   // Rows of neighbouring units lie beside each other, element by element.
@@ -59,7 +59,8 @@ Value* place_of(Frame& f, Id buffer, Value* element, unsigned bytes, bool writes
     element = f.b.CreateAdd(f.b.CreateMul(element, f.units), f.unit);
   Value* place = f.b.CreateGEP(type, f.buffers.at(buffer), element);
   bool is_shared = is_scratch && f.plan.scratch_is_shared;
-  return is_shared ? place : f.target.global(f.b, place, bytes, writes);
+  return is_shared ? f.target.shared(f.b, place, bytes, use)
+                   : f.target.global(f.b, place, bytes, use);
 }
 
 std::vector<Value*> load(Frame& f, Id buffer, Value* element, unsigned n) {
@@ -70,7 +71,8 @@ std::vector<Value*> load(Frame& f, Id buffer, Value* element, unsigned n) {
   llvm::Type* all = n == 1           ? type
                     : is_wide(dtype) ? llvm::FixedVectorType::get(type, n)
                                      : word_type(f, n * item);
-  Value* loaded = f.b.CreateAlignedLoad(all, place_of(f, buffer, element, n * item, false), align);
+  Value* loaded =
+      f.b.CreateAlignedLoad(all, place_of(f, buffer, element, n * item, MemoryUse::read), align);
   std::vector<Value*> out;
   for (unsigned i = 0; i < n; ++i) {
     Value* one = n == 1           ? loaded
@@ -102,8 +104,20 @@ void store(Frame& f, Id buffer, Value* element, std::span<Value* const> values) 
   } else if (n > 1) {
     all = packed(f, elements, 8 * item);
   }
-  f.b.CreateAlignedStore(all, place_of(f, buffer, element, n * item, true),
+  f.b.CreateAlignedStore(all, place_of(f, buffer, element, n * item, MemoryUse::write),
                          llvm::Align(uint64_t{n} * item));
+}
+
+void change(Frame& f, Id buffer, Value* element, Value* value, loopir::Store how) {
+  using Op = llvm::AtomicRMWInst::BinOp;
+  bool is_real = value->getType()->isFloatingPointTy();
+  Op op = how == loopir::Store::minimum   ? Op::Min
+          : how == loopir::Store::maximum ? Op::Max
+          : is_real                       ? Op::FAdd
+                                          : Op::Add;
+  auto item = static_cast<unsigned>(loopir::item_size(f.program.buffers[buffer].dtype));
+  f.b.CreateAtomicRMW(op, place_of(f, buffer, element, item, MemoryUse::change), value,
+                      llvm::MaybeAlign(item), llvm::AtomicOrdering::Monotonic);
 }
 
 Value* load_where(Frame& f, Id buffer, Value* element, Value* mask) {
@@ -114,7 +128,7 @@ Value* load_where(Frame& f, Id buffer, Value* element, Value* mask) {
   f.b.CreateCondBr(mask, inside, after);
   f.b.SetInsertPoint(inside);
   auto item = static_cast<unsigned>(loopir::item_size(dtype));
-  Value* loaded = f.b.CreateAlignedLoad(type, place_of(f, buffer, element, item, false),
+  Value* loaded = f.b.CreateAlignedLoad(type, place_of(f, buffer, element, item, MemoryUse::read),
                                         lanes::alignment(dtype));
   f.b.CreateBr(after);
   f.b.SetInsertPoint(after);

@@ -82,6 +82,7 @@ void StatementEmitter::finish(const loopir::Stage& stage, const Over& over, Valu
 }
 
 void StatementEmitter::store_one(const Statement& s, Value* element, Value* v) {
+  if (f_.plan.is_atomic) return change(f_, s.buffer, element, v, s.store);
   if (s.store != Store::set) {
     int32_t computed = x_.dtype_of(s.value);
     uint16_t code = s.store == Store::add        ? TN_F_ADD

@@ -118,6 +118,69 @@ TEST_F(Gpu, Reductions) {
   }
 }
 
+// What one block, or one thread, would take too long for is cut into parts, sizes known or not.
+TEST_F(Gpu, LongFoldsAndScansAreCutIntoParts) {
+  for (int64_t n : {40000, 65536, 100003}) {
+    std::string name = " of " + std::to_string(n);
+    Tensor x = randn({n}), y = randn({3, n}), columns = randn({n, 5});
+    expect_same("all" + name, {x}, [](auto& in) { return in[0].sum(); });
+    expect_same("mean" + name, {y}, [](auto& in) { return in[0].mean(); });
+    expect_same("maximum" + name, {x}, [](auto& in) { return in[0].amax({0}); });
+    expect_same("rows" + name, {y}, [](auto& in) { return in[0].sum(1) * 0.01; });
+    expect_same("some columns" + name, {columns}, [](auto& in) { return in[0].mean({0}); });
+    expect_same("every other" + name, {y}, [](auto& in) { return in[0].t().mean({0}); });
+    expect_same("norm" + name, {y}, [](auto& in) { return in[0].pow(2).sum().sqrt(); });
+    expect_same("a slice" + name, {y},
+                [&](auto& in) { return in[0].narrow(1, 1, n - 3).mean({1}); });
+    expect_same("any" + name, {x}, [](auto& in) { return in[0].gt(9).any(); });
+    expect_same("running sum" + name, {y}, [](auto& in) { return in[0].cumsum(1) * 0.01; });
+    expect_same("running maximum" + name, {y},
+                [](auto& in) { return std::get<0>(in[0].cummax(1)); });
+    expect_same("where the running maximum is" + name, {y},
+                [](auto& in) { return std::get<1>(in[0].cummax(1)); });
+  }
+  auto f = compile([](const Tensor& x) { return (x * x).sum() + x.cumsum(0).amax({0}) * 0.01; });
+  for (int64_t n : {50000, 50001, 90000, 10}) {
+    Tensor x = randn({n}) * 0.1;
+    expect_close(f(x.to(gpu, x.dtype())), (x * x).sum() + x.cumsum(0).amax({0}) * 0.01, "compiled");
+  }
+}
+
+// Points that meet at one place are added there by all threads, or in order.
+TEST_F(Gpu, ScattersThatAccumulate) {
+  for (bool is_deterministic : {false, true}) {
+    set_deterministic(is_deterministic);
+    for (int64_t n : {7, 1000}) {
+      std::string name = " of " + std::to_string(n) + (is_deterministic ? " in order" : "");
+      Tensor at = randint(0, 10, {n}), rows = randn({n, 16}), x = randn({n});
+      Tensor whole = randint(-50, 50, {n, 16});
+      expect_same("index_add" + name, {rows, at}, [](auto& in) {
+        return zeros({10, 16}).to(in[0].device(), Dtype::f32).index_add(0, in[1], in[0]);
+      });
+      if (n < 10)  // of many the CPU rounds each sum
+        expect_same("bf16" + name, {rows.to(Dtype::bf16), at}, [](auto& in) {
+          return zeros({10, 16}).to(in[0].device(), Dtype::bf16).index_add(0, in[1], in[0]);
+        });
+      expect_same("f64" + name, {rows.to(Dtype::f64), at}, [](auto& in) {
+        return zeros({10, 16}).to(in[0].device(), Dtype::f64).index_add(0, in[1], in[0]);
+      });
+      expect_same("scatter_add" + name, {x, at}, [](auto& in) {
+        return zeros({10}).to(in[0].device(), Dtype::f32).scatter_add(0, in[1], in[0]);
+      });
+      for (const char* reduce : {"amax", "amin", "prod"})
+        expect_same(reduce + name, {whole, at}, [&](auto& in) {
+          Tensor places = in[1].unsqueeze(1).expand({n, 16});
+          return ones({10, 16}, Dtype::i64)
+              .to(in[0].device(), Dtype::i64)
+              .scatter_reduce(0, places, in[0], reduce);
+        });
+      expect_same("embedding's gradient" + name, {rows, at},
+                  [](auto& in) { return embedding_dense_backward(in[0], in[1], 10, -1, false); });
+    }
+  }
+  set_deterministic(false);
+}
+
 TEST_F(Gpu, ProductsAndConvolutions) {
   Tensor a = randn({17, 33}), b = randn({33, 9});
   expect_same("mm", {a, b}, [](auto& in) { return in[0].matmul(in[1]); });
