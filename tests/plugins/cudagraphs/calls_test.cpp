@@ -4,6 +4,10 @@
 #include <tenon/compiler.h>
 #include <tenon/report.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
 namespace tenon::graphs {
 namespace {
 
@@ -85,6 +89,26 @@ TEST_F(Calls, APoolsResultIsOverWithItsStep) {
   expect_equal(next, ones({4}) * 2.0);
 }
 
+// In a process with TENON_REPORT, which is read when it begins.
+TEST(Report, TellsOfRecordingsAndSkips) {
+  const char* file = std::getenv("TENON_REPORT");
+  if (!file) GTEST_SKIP() << "needs TENON_REPORT";
+  Tensor w = there(ones({4}));
+  w.requires_grad_();
+  auto f = compile([&](const Tensor& x) { return (x * w).relu().sum(); }, recorded());
+  for (int i = 0; i < 4; ++i) f(there(ones({4}))).backward();
+  auto g = compile([](const Tensor& x) { return x + rand_like(x); }, recorded({}, "noise"));
+  g(there(ones({4})));
+  write_report(file);
+  std::ostringstream page;
+  page << std::ifstream(file).rdbuf();
+  EXPECT_THAT(page.str(), HasSubstr(", forward: 1 recording of 1 size, with "));
+  EXPECT_THAT(page.str(), HasSubstr(", backward: 1 recording of 1 size, with "));
+  EXPECT_THAT(page.str(), HasSubstr("2 replays, 1 warm-up"));
+  EXPECT_THAT(page.str(), HasSubstr("not recorded: aten.rand_like.default draws"));
+  EXPECT_THAT(f.explain(), HasSubstr(", backward: 1 recording of 1 size, with "));
+}
+
 // ---- flags
 
 std::string graphs_of(const std::function<void()>& program) {
@@ -145,12 +169,6 @@ TEST_F(Calls, ARefusedRecordingIsADirectCall) {
   TENON_NEEDS_THE_DOUBLE();
   constexpr int32_t not_permitted = 800;
   expect_direct("cuStreamBeginCapture", not_permitted, "capture_failed");
-}
-
-TEST_F(Calls, ARecordingWithoutMemoryIsADirectCall) {
-  TENON_NEEDS_THE_DOUBLE();
-  constexpr int32_t out_of_memory = 2;
-  expect_direct("cuGraphInstantiateWithFlags", out_of_memory, "memory");
 }
 
 // What a product gives is kept for the backward, not computed again.
