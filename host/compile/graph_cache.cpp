@@ -77,7 +77,7 @@ std::shared_ptr<GraphCache> GraphCache::open(std::shared_ptr<Graph> recorded,
                                              const CompileRequest& request) {
   if (!flags().enable_autograd_cache || !artifact_cache()) return nullptr;
   report::PhaseScope phase("cache");
-  CacheIdentity identity = cache_identity(backend.name, request);
+  CacheIdentity identity = cache_identity(backend.name, request, *recorded);
   if (!identity.serializable && !flags().force_autograd_cache) {
     count_bypass(why_not_saved(backend));
     return nullptr;

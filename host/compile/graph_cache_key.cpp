@@ -50,8 +50,7 @@ std::string names_of_inputs(const Graph& graph) {
 
 std::string modes_of_thread(const CompileRequest& request) {
   return message("grad {} deterministic {} dynamic {} autocast {}", request.grad_enabled,
-                 request.deterministic, request.dynamic,
-                 request.autocast.enabled ? name_of(request.autocast.dtype) : "off");
+                 request.deterministic, request.dynamic, request.autocast);
 }
 
 /// The ops of a graph that others have added, and whether the graph can have a key.

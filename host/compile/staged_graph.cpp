@@ -117,7 +117,7 @@ bool wants_gradients(const Graph& graph) {
 }
 
 StagedGraph stage_graph(const Graph& graph, const BackendInfo& backend,
-                        const AutocastOptions& autocast) {
+                        const AutocastState& autocast) {
   LowerOptions options = lowering_for(backend);
   if (wants_gradients(graph)) {
     options.backward_autocast = autocast_of_backward(autocast);

@@ -5,6 +5,7 @@
 #include "graph/memory_budget.h"
 #include "guards/guard_set.h"
 #include "guards/tensor_numbers.h"
+#include "ops/autocast_state.h"
 
 #include <algorithm>
 #include <bit>
@@ -34,10 +35,7 @@ struct GuardKind {
 std::string goes_without_saying(const GuardSet&) { return ""; }
 
 uint64_t global_state() {
-  // The type of autocast matters only while it is on.
-  uint64_t autocast = thread_modes.include & bit(Key::autocast)
-                          ? 1 + static_cast<uint64_t>(thread_modes.autocast_dtype)
-                          : 0;
+  uint64_t autocast = thread_modes.include & bit(Key::autocast) ? autocast_state().word() : 0;
   return uint64_t{thread_modes.grad_enabled} | uint64_t{thread_modes.deterministic} << 1 |
          autocast << 2;
 }

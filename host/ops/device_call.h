@@ -22,10 +22,20 @@ BoxedFn device_kernel(const OpEntry& op);
 /// apart from it.
 bool writes_safely(const CallArgs& call, const Tensor& self);
 
-/// Runs a call on a device as a compiled graph of its own; with `into_self` the result goes into the
-/// first argument, which has its layout. False where nobody compiles it. CPU tensors among the
-/// arguments are brought there. Filled in by backend/single_op/run.cpp.
-extern bool (*single_op_slot)(const CallArgs& call, Device device, bool into_self);
+/// Where the result of a call goes.
+struct ResultPlace {
+  enum class Kind : uint8_t {
+    made,  ///< into new memory
+    self,  ///< into the first argument, which has its layout
+    given  ///< into `out`, which has its sizes and dtype and is apart from the arguments
+  };
+  Kind kind = Kind::made;
+  const Tensor* out = nullptr;
+};
+
+/// Runs a call on a device as a compiled graph of its own. False where nobody compiles it. CPU
+/// tensors among the arguments are brought there. Filled in by backend/single_op/run.cpp.
+extern bool (*single_op_slot)(const CallArgs& call, Device device, ResultPlace place);
 /// Why not, for messages.
 extern std::string (*why_no_single_op_slot)(const CallArgs& call, Device device);
 

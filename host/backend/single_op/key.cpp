@@ -64,13 +64,14 @@ uint64_t CallKey::hash() const {
   return out;
 }
 
-ReadCall::ReadCall(const CallArgs& call, Device device, bool into_self, NumberForm form) {
+ReadCall::ReadCall(const CallArgs& call, Device device, ResultPlace place, NumberForm form) {
   key_.add(static_cast<uint64_t>(call.op->id) << 32 | static_cast<uint64_t>(device.type) << 8 |
-           static_cast<uint64_t>(into_self) << 2 | static_cast<uint64_t>(form) << 1 |
+           static_cast<uint64_t>(place.kind) << 2 | static_cast<uint64_t>(form) << 1 |
            static_cast<uint64_t>(thread_modes.deterministic));
   key_.add(static_cast<uint64_t>(device.index));
   for (uint32_t i = 0; i < call.n_args; ++i) read(call.args[i], call.op->schema.args[i], i, form);
   if (!call.op->def->formula) key_.add(size_class(operands_));
+  if (place.kind == ResultPlace::Kind::given) read_tensor(*place.out);
 }
 
 InlineVector<int64_t, 32> ReadCall::numbers() const {

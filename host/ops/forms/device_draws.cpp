@@ -50,7 +50,7 @@ bool run_like_form(const CallArgs& call, Device device) {
   args.insert(args.end(), call.args, call.args + form->n_before);
   args.resize(op.n_args);  // dtype, layout and device are those of `like`
   return single_op_slot &&
-         single_op_slot({&op, args.data(), call.results, op.n_args, 1}, device, false);
+         single_op_slot({&op, args.data(), call.results, op.n_args, 1}, device, {});
 }
 
 bool run_into_self(const CallArgs& call, Device device) {
@@ -60,7 +60,7 @@ bool run_into_self(const CallArgs& call, Device device) {
   CallArgs functional = call;
   functional.op = &functional_copy_form(*call.op);
   functional.n_results = functional.op->n_returns;
-  if (!single_op_slot || !single_op_slot(functional, device, true)) return false;
+  if (!single_op_slot || !single_op_slot(functional, device, {ResultPlace::Kind::self})) return false;
   return_mutated(call);
   return true;
 }
@@ -76,7 +76,7 @@ bool draw_on_device(const CallArgs& call, std::optional<Device> device) {
   if (!device) return named && run_like_form(call, *named);
   if (named && *named != *device) return false;
   if (call.op->mutated_args) return run_into_self(call, *device);
-  return single_op_slot && single_op_slot(call, *device, false);
+  return single_op_slot && single_op_slot(call, *device, {});
 }
 
 }  // namespace tenon
