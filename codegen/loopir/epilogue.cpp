@@ -53,7 +53,7 @@ struct Matcher {
     if (Id u = other(v, TN_F_MAX, 0); u != none) return u;
     if (!is(v, TN_F_SELECT)) return none;
     const ValueNode& s = x.value_at(v);
-    if (!is(s.a, TN_F_LE) || !is_number(s.b, 0)) return none;
+    if (!is(s.a, TN_F_LT) || !is_number(s.b, 0)) return none;
     const ValueNode& c = x.value_at(s.a);
     return c.a == s.c && is_number(c.b, 0) ? s.c : none;
   }

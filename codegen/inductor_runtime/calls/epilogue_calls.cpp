@@ -79,7 +79,7 @@ float finished(float v, const std::vector<loopir::EpilogueOp>& epilogue,
   auto sigmoid = [](float x) { return 1 / (1 + std::exp(-x)); };
   for (const loopir::EpilogueOp& op : epilogue) {
     float clipped = std::clamp(v + 3, 0.0f, 6.0f) / 6;
-    v = op.kind == Kind::relu          ? (v <= 0 ? 0 : v)
+    v = op.kind == Kind::relu          ? (v < 0 ? 0 : v)
         : op.kind == Kind::hardswish   ? v * clipped
         : op.kind == Kind::hardsigmoid ? clipped
         : op.kind == Kind::silu        ? v * sigmoid(v)
