@@ -205,7 +205,9 @@ void triangle_indices_kernel(Tensor& out, int64_t rows, int64_t columns, int64_t
 
 // Which diagonal each place of the last two dimensions is on.
 Tensor diagonals_of(const Tensor& self) {
-  auto count = [&](int64_t dim) { return arange(0, Number(self.size(dim)), 1, Dtype::i64); };
+  auto count = [&](int64_t dim) {
+    return arange(0, Number(self.size(dim)), 1, Dtype::i64, std::nullopt, self.device());
+  };
   return sub(count(-1), unsqueeze(count(-2), 1));
 }
 
