@@ -157,6 +157,8 @@ Captured Recording::finish() {
 }
 
 Recording* Recording::on(const tn_stream* stream) {
+  if (mine && stream != mine->stream_)
+    mine->give_up({"capture_failed", "the function works on several streams"});
   if (!is_recorded(stream)) return nullptr;
   std::unique_lock lock(recordings().entering);
   if (mine && stream->recording == mine) return mine;

@@ -91,9 +91,13 @@ class Recording {
   Recording(const Recording&) = delete;
 
   /// The calling thread's recording of the stream, or null; waits for the one of another thread.
+  /// For who is about to use the stream: a thread that records another one gives that up.
   static Recording* on(const tn_stream* stream);
   /// Whether the calling thread records on any stream.
   static bool is_under_way() { return current() != nullptr; }
+  static bool is_under_way(const tn_stream* stream) {
+    return current() && current()->stream_ == stream;
+  }
   static Recording* current();
   /// Takes memory whose stream is being recorded, to be freed behind the recording.
   static bool defer_free(const tn_stream* stream, void* memory, size_t bytes);

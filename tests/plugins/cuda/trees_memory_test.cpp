@@ -3,6 +3,7 @@
 
 #include "core/tensor/tensor_impl.h"
 
+#include <atomic>
 #include <thread>
 
 namespace tenon {
@@ -144,6 +145,26 @@ TEST_F(CudaTrees, ThreadsHaveRecordingsOfTheirOwn) {
   EXPECT_EQ(f.count("recordings"), 2);
   std::thread([&] { work(2000); }).join();
   EXPECT_EQ(f.count("recordings"), 2) << "a new thread takes over what an ended one recorded";
+}
+
+TEST_F(CudaTrees, AnotherThreadMayWorkOnTheStreamThatIsRecorded) {
+  FloatKernels k;
+  std::atomic<bool> ended{false};
+  std::thread other([&] {
+    for (int i = 0; !ended; ++i) {
+      Tensor x = on_gpu(16, i);
+      EXPECT_EQ(x.clone().to_vector<float>(), all(16, float(i)));
+      synchronize(gpu);
+    }
+  });
+  for (int i = 0; i < 30; ++i) {
+    RecordedFunction f({.flags = TN_CUDA_FN_OR_ERROR, .inputs = {0, 0}, .results = {0}},
+                       [&](tn_call& c) { return two_sums(k, c); });
+    for (int call = 0; call < 3; ++call)
+      EXPECT_EQ(f({on_gpu(4, i), on_gpu(4, 1)})[0].to_vector<float>(), all(4, float(i + 2)));
+  }
+  ended = true;
+  other.join();
 }
 
 TEST_F(CudaTrees, RunsOnSeveralStreamsDoNotMeetInTheArena) {
