@@ -4,6 +4,7 @@
 #include "core/tensor/tensor_impl.h"
 
 #include <atomic>
+#include <barrier>
 #include <thread>
 
 namespace tenon {
@@ -139,7 +140,12 @@ TEST_F(CudaTrees, ThreadsHaveRecordingsOfTheirOwn) {
     for (int i = from; i < from + 50; ++i)
       EXPECT_EQ(f({on_gpu(32, i), on_gpu(32, 1)})[0].to_vector<float>(), all(32, float(i + 2)));
   };
-  std::thread one([&] { work(0); }), two([&] { work(1000); });
+  std::barrier both(2);  // neither ends before the other has begun
+  auto beside = [&](int from) {
+    work(from);
+    both.arrive_and_wait();
+  };
+  std::thread one(beside, 0), two(beside, 1000);
   one.join();
   two.join();
   EXPECT_EQ(f.count("recordings"), 2);
@@ -165,6 +171,22 @@ TEST_F(CudaTrees, AnotherThreadMayWorkOnTheStreamThatIsRecorded) {
   }
   ended = true;
   other.join();
+}
+
+TEST_F(CudaTrees, ThreadsThatShareAStreamRecordAndReplayAtTheSameTime) {
+  FloatKernels k;
+  RecordedFunction f({.flags = TN_CUDA_FN_OR_ERROR, .inputs = {0, 0}, .results = {0}, .n_syms = 1},
+                     [&](tn_call& c) { return two_sums(k, c); });
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 120; ++i) {
+        int64_t n = 4 + i / 6;  // a new size now and then: a warm-up and a recording
+        EXPECT_EQ(f({on_gpu(n, i), on_gpu(n, t)}, {n})[0].to_vector<float>(),
+                  all(size_t(n), float(i + 2 * t)));
+      }
+    });
+  for (std::thread& t : threads) t.join();
 }
 
 TEST_F(CudaTrees, RunsOnSeveralStreamsDoNotMeetInTheArena) {
