@@ -69,20 +69,22 @@ void event_free(void*, tn_event* event) {
   if (event) event->gpu->put_back(event);
 }
 // Events order streams, and a recording is of one.
-void end_recording(const tn_stream* stream, const char* why) {
-  if (trees::Recording* r = trees::Recording::on(stream)) r->give_up({"capture_failed", why});
+void end_recording(const trees::StreamUse& use, const char* why) {
+  if (trees::Recording* r = use.recording()) r->give_up({"capture_failed", why});
 }
 tn_status* event_record(void*, tn_event* event, tn_stream* stream) {
   return barrier([&] {
     event->gpu->bind();
-    end_recording(stream, "an event is recorded");
+    trees::StreamUse use(stream);
+    end_recording(use, "an event is recorded");
     CU_TRY(*event->gpu, "recording an event", cuEventRecord, event->handle, stream->handle);
   });
 }
 tn_status* event_wait(void*, tn_event* event, tn_stream* stream) {
   return barrier([&] {
     stream->gpu->bind();
-    end_recording(stream, "an event is waited for");
+    trees::StreamUse use(stream);
+    end_recording(use, "an event is waited for");
     CU_TRY(*stream->gpu, "making a stream wait", cuStreamWaitEvent, stream->handle, event->handle,
            0);
   });

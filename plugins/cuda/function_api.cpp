@@ -103,10 +103,11 @@ tn_status* check_result(uint64_t storage_id) {
   return barrier([&] { trees::check_result(storage_id); });
 }
 
-int32_t is_recording(tn_stream* stream) { return trees::Recording::on(stream) != nullptr; }
+int32_t is_recording(tn_stream* stream) { return trees::Recording::is_under_way(stream); }
 tn_status* note_foreign_work(tn_stream* stream, void* const* addresses, uint32_t n) {
   return barrier([&] {
-    if (trees::Recording* r = trees::Recording::on(stream)) r->note_foreign_work({addresses, n});
+    if (trees::Recording::is_under_way(stream))
+      trees::Recording::current()->note_foreign_work({addresses, n});
   });
 }
 tn_status* reserve_random(int32_t dev, tn_stream* stream, uint64_t n, uint64_t* seed,

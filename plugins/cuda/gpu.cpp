@@ -171,7 +171,8 @@ void Gpu::synchronize() {
 
 void Gpu::synchronize(tn_stream* stream) {
   bind();
-  if (trees::Recording* r = trees::Recording::on(stream))
+  trees::StreamUse use(stream);
+  if (trees::Recording* r = use.recording())
     r->refuse({"data_dependent", "the function waits for its stream"});
   CU_TRY(*this, "waiting for a stream", cuStreamSynchronize, handle_of(stream));
   tell_of(*flag_);

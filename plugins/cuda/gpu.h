@@ -24,7 +24,9 @@ struct tn_stream {
   tenon::cuda::api::Stream handle;
   int priority;
   bool foreign;
-  tenon::cuda::trees::Recording* recording = nullptr;  // under way; atomic_ref
+  // Both by atomic_ref: see trees::StreamUse.
+  tenon::cuda::trees::Recording* recording = nullptr;  // under way
+  int32_t uses = 0;                                    // threads that enqueue something now
 };
 struct tn_event {
   tenon::cuda::Gpu* gpu;

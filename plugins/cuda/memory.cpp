@@ -33,16 +33,21 @@ api::Address Gpu::try_allocate(size_t bytes, api::Stream stream) {
   api::Address address = 0;
   api::Result result = driver().cuMemAllocFromPoolAsync(&address, bytes, pool_, stream);
   if (result == api::error_out_of_memory) return 0;
-  check(*this, result, "cuMemAllocFromPoolAsync", text("allocating {} bytes", bytes));
+  if (result != api::success)
+    check(*this, result, "cuMemAllocFromPoolAsync", text("allocating {} bytes", bytes));
   return address;
 }
 
 void* Gpu::allocate(size_t bytes, tn_stream* stream) {
   bind();
-  if (trees::Recording* r = trees::Recording::on(stream)) return r->allocate(bytes);
-  if (void* placed = trees::Placement::take(bytes)) return placed;
-  api::Stream order = handle_of(stream);
-  api::Address address = try_allocate(bytes, order);
+  auto try_now = [&]() -> api::Address {
+    trees::StreamUse use(stream);
+    if (trees::Recording* r = use.recording())
+      return reinterpret_cast<api::Address>(r->allocate(bytes));
+    if (void* placed = trees::Placement::take(bytes)) return reinterpret_cast<api::Address>(placed);
+    return try_allocate(bytes, handle_of(stream));
+  };
+  api::Address address = try_now();
   if (!address) {
     // What is on its way back counts as free once the device has come to it.
     {
@@ -50,7 +55,7 @@ void* Gpu::allocate(size_t bytes, tn_stream* stream) {
       CU_TRY(*this, "waiting for the device", cuCtxSynchronize, context_);
     }
     trim();
-    address = try_allocate(bytes, order);
+    address = try_now();
   }
   if (!address)
     throw error(TN_OUT_OF_MEMORY,
@@ -68,10 +73,12 @@ void Gpu::release(void* memory, size_t bytes, tn_stream* stream) noexcept {
       return void(arena->release(memory));
     }
     if (is_lost()) return;  // its memory went with it
-    if (trees::Recording::defer_free(stream, memory, bytes)) return;
-    bind();
-    CU_TRY(*this, "freeing memory", cuMemFreeAsync, reinterpret_cast<api::Address>(memory),
-           handle_of(stream));
+    auto free_now = [&] {
+      bind();
+      CU_TRY(*this, "freeing memory", cuMemFreeAsync, reinterpret_cast<api::Address>(memory),
+             handle_of(stream));
+    };
+    while (!trees::Recording::defer_free(stream, memory, bytes, free_now)) continue;
   });
 }
 
@@ -92,7 +99,8 @@ void Gpu::fill(tn_device_memory& out) {
 void Gpu::set(void* to, uint8_t byte, size_t bytes, tn_stream* stream) {
   bind();
   if (bytes == 0) return;
-  if (trees::Recording* r = trees::Recording::on(stream)) return r->set(to, byte, bytes);
+  trees::StreamUse use(stream);
+  if (trees::Recording* r = use.recording()) return r->set(to, byte, bytes);
   CU_TRY(*this, text("filling {} bytes", bytes), cuMemsetD8Async,
          reinterpret_cast<api::Address>(to), byte, bytes, handle_of(stream));
 }
@@ -100,8 +108,8 @@ void Gpu::set(void* to, uint8_t byte, size_t bytes, tn_stream* stream) {
 void Gpu::copy(void* to, const void* from, size_t bytes, int32_t direction, tn_stream* stream) {
   bind();
   if (bytes == 0) return;
-  if (trees::Recording* r = trees::Recording::on(stream))
-    return r->copy(to, from, bytes, direction);
+  trees::StreamUse use(stream);
+  if (trees::Recording* r = use.recording()) return r->copy(to, from, bytes, direction);
   api::Stream order = handle_of(stream);
   if (direction == TN_COPY_H2D && !is_pinned(from, bytes))
     return staging_->to_device(to, from, bytes, order);

@@ -190,7 +190,8 @@ void launch(tn_cuda_kernel& kernel, const tn_cuda_launch& how) {
   gpu.bind();
   const uint32_t *grid = how.grid, *block = how.block;
   if (!grid[0] || !grid[1] || !grid[2]) return;
-  trees::Recording* recording = trees::Recording::on(how.stream);
+  trees::StreamUse use(how.stream);
+  trees::Recording* recording = use.recording();
   if (recording) recording->require_running();
   allow_shared(kernel, how.shared_bytes);
   api::Stream stream = gpu.handle_of(how.stream);

@@ -38,6 +38,9 @@ class Code {
   std::variant<std::unique_ptr<Recorded>, Direct> code_;
 };
 
+// Of graphs that only pass inputs, constants and numbers on; nobody is told.
+const Skip nothing_to_record{"too_small", "it has nothing to record", "", "", TN_NO_VALUE};
+
 /// One compile.
 class Compile {
  public:
@@ -46,7 +49,7 @@ class Compile {
 
   std::unique_ptr<Code> run() {
     std::optional<int32_t> device = device_of(g_);
-    if (!device) return directly({"too_small", "it has no tensors on a GPU", "", "", TN_NO_VALUE});
+    if (!device) return directly(nothing_to_record);
     require_device(*device);
     if (std::optional<Skip> why = forbidden()) return left(*std::move(why));
     std::optional<program> steps;
@@ -59,6 +62,7 @@ class Compile {
     Pieces pieces = divided(g_, *device, settings_.divides ? settings_.min_nodes : 0);
     if (!pieces.skips.empty() && (!settings_.divides || pieces.n_recorded() == 0))
       return left(std::move(pieces.skips[0]));
+    if (pieces.list.empty()) return directly(nothing_to_record);
     if (std::optional<Skip> why = too_small(pieces)) return left(*std::move(why));
     for (const Skip& skip : pieces.skips) tell(skip);
     return std::make_unique<Code>(std::make_unique<Recorded>(
@@ -100,7 +104,7 @@ class Compile {
   std::optional<Skip> too_small(const Pieces& pieces) const {
     size_t nodes = 0;
     for (const Piece& piece : pieces.list) nodes += piece.is_recorded ? piece.nodes.size() : 0;
-    if (nodes > 0 && nodes >= settings_.min_nodes) return std::nullopt;
+    if (nodes >= settings_.min_nodes) return std::nullopt;
     return Skip{"too_small",
                 text("it has {} nodes to record, and cudagraphs.cudagraph_min_partition_size is {}",
                      nodes, settings_.min_nodes),

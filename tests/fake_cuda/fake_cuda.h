@@ -13,7 +13,8 @@
 // device, as on a real one.
 //
 // A stream that is captured collects nodes: launches, copies, fills. Whatever else it is asked for
-// ends the capture with an error, as does waiting for the device. Launching a graph enqueues its
+// ends the capture with an error, as does waiting for the device, and what another thread enqueues
+// there ends the process. Launching a graph enqueues its
 // nodes as they are then. Pages that are mapped to reserved addresses are memory like any other.
 //
 // Kernels are code of this process's processor: the architecture is "simt", and what an image is,

@@ -2,6 +2,8 @@
 #include "world.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace fake_cuda {
@@ -47,11 +49,19 @@ Result Node::run(World& w) const {
   return kind == Kind::set ? fill(w, *this) : run_launch(w, *launch);
 }
 
+// A driver would take it into the graph: silently wrong, so here it is the end.
+void require_capturer(const StreamState& state) {
+  if (state.capturer == std::this_thread::get_id()) return;
+  std::fprintf(stderr, "fake_cuda: a thread uses the stream that another one captures\n");
+  std::abort();
+}
+
 Result enqueue_node(World& w, api::Stream stream, Node node) {
   StreamState* state = state_of(w, stream);
   if (!state) return invalid_handle;
   auto kept = std::make_shared<const Node>(std::move(node));
   if (state->capture) {
+    require_capturer(*state);
     state->capture->nodes.push_back(std::make_unique<NodePtr>(std::move(kept)));
     return state->is_capture_broken ? api::error_capture_invalidated : api::success;
   }
@@ -60,6 +70,7 @@ Result enqueue_node(World& w, api::Stream stream, Node node) {
 
 Result refused_by_capture(StreamState* state) {
   if (!state || !state->capture) return api::success;
+  require_capturer(*state);
   state->is_capture_broken = true;
   return api::error_capture_unsupported;
 }
@@ -75,6 +86,7 @@ Result begin(api::Stream stream, int32_t) {
     if (state->capture) return api::error_invalid_value;
     state->capture = std::make_unique<GraphState>();
     state->is_capture_broken = false;
+    state->capturer = std::this_thread::get_id();
     return api::success;
   });
 }

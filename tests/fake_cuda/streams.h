@@ -9,6 +9,7 @@
 #include <memory>
 #include <random>
 #include <set>
+#include <thread>
 #include <vector>
 
 namespace fake_cuda {
@@ -34,6 +35,7 @@ struct StreamState {
   std::deque<Work> queue;
   std::unique_ptr<GraphState> capture = nullptr;  // under way
   bool is_capture_broken = false;
+  std::thread::id capturer = {};
 
   ~StreamState();
 };

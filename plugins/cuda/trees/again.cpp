@@ -32,7 +32,7 @@ Draw reserve_random(Gpu& gpu, const tn_stream* stream, uint64_t blocks) {
     before.clear();
     check(host->svc->rng_reserve(TN_DEV_CUDA, gpu.index(), blocks, &draw.seed, &draw.offset));
   }
-  if (Recording* recording = Recording::on(stream)) recording->note_draw(draw);
+  if (Recording::is_under_way(stream)) Recording::current()->note_draw(draw);
   return draw;
 }
 

@@ -92,6 +92,7 @@ void Function::run(tn_call& call) {
   run_or_record(one);
   if (about_.flags & TN_CUDA_FN_SYNC) {
     gpu_.bind();
+    StreamUse use(call.stream);
     CU_TRY(gpu_, "waiting for a recording", cuStreamSynchronize, gpu_.handle_of(call.stream));
   }
 }
@@ -169,6 +170,7 @@ void Function::give_up(Call& call, Reason why) {
   run_directly(call.c, why);
   if (!reads_arena) return;
   std::lock_guard lock(manager.using_it);
+  StreamUse use(call.c.stream);
   manager.mark_last(call.c.stream);
 }
 

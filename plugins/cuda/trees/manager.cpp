@@ -57,13 +57,16 @@ std::vector<Manager*> Manager::all() {
   return out;
 }
 
+void Manager::settle() {
+  if (!is_unknown_) return;
+  gpu_.bind();
+  auto alone = no_recording(gpu_);
+  CU_TRY(gpu_, "waiting for recordings", cuCtxSynchronize, gpu_.context());
+  is_unknown_ = is_marked_ = false;
+}
+
 void Manager::wait_for_last(tn_stream* stream) {
   gpu_.bind();
-  if (is_unknown_) {
-    auto alone = no_recording(gpu_);
-    CU_TRY(gpu_, "waiting for recordings", cuCtxSynchronize, gpu_.context());
-    is_unknown_ = is_marked_ = false;
-  }
   if (!is_marked_ || last_stream_ == gpu_.handle_of(stream)) return;
   CU_TRY(gpu_, "waiting for a recording", cuStreamWaitEvent, gpu_.handle_of(stream), last_, 0);
 }

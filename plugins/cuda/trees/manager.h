@@ -23,7 +23,9 @@ class Manager {
   Gpu& gpu() { return gpu_; }
   Arena& arena() { return arena_; }
   LentResults& lent() { return lent_; }
-  /// Makes the stream wait for what this manager ran last.
+  /// Waits for the device where it is not known what this manager ran last.
+  void settle();
+  /// Makes the stream, which the caller uses, wait for what this manager ran last.
   void wait_for_last(tn_stream* stream);
   /// What was enqueued on the stream is the last. Never throws: where the driver refuses, the next
   /// run waits for the device.

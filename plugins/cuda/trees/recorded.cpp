@@ -112,6 +112,7 @@ void Recorded::draw() {
   uint64_t seed = 0, offset = 0;
   check(host->svc->rng_reserve(TN_DEV_CUDA, manager_.gpu().index(), plan_.blocks, &seed, &offset));
   uint64_t next = offset;
+  draws_ = graph_->captured().draws;
   for (Draw& d : draws_) {
     d.seed = seed;
     d.offset = std::exchange(next, next + d.blocks);
@@ -153,16 +154,19 @@ void Recorded::poison(tn_stream* stream) {
 
 void Recorded::run(std::span<tn_tensor* const> inputs, tn_stream* stream,
                    std::span<tn_tensor*> outputs, bool& has_run) {
+  if (replays != 0) draws_.clear();
   std::vector<tensor> slots, made;
   slots.reserve(plan_.slots.size());
   for (const SlotPlan& slot : plan_.slots) slots.push_back(made_slot(slot));
   for (const OutputPlan& o : plan_.outputs)
     made.push_back(o.kind == OutputPlan::Kind::absent ? tensor() : made_output(o, inputs, slots));
+  manager_.settle();
   std::lock_guard in_use(manager_.arena().use);
   if (uint64_t now = manager_.arena().trims(); now != trims_) {
     manager_.arena().map(plan_.footprint);
     trims_ = now;
   }
+  StreamUse use(stream);
   manager_.wait_for_last(stream);
   stage(inputs, stream);
   for (uint32_t i = 0; i < plan_.inputs.size(); ++i)

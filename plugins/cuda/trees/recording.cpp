@@ -86,12 +86,27 @@ Recording::Recording(Gpu& gpu, Arena& arena, tn_stream* stream, HostSources sour
       sources_(std::move(sources)),
       alone_(recordings().of(gpu)) {
   gpu.bind();
-  CU_TRY(gpu, "recording a stream", cuStreamBeginCapture, gpu.handle_of(stream),
-         api::capture_relaxed);
+  enter_stream();
+  try {
+    CU_TRY(gpu, "recording a stream", cuStreamBeginCapture, gpu.handle_of(stream),
+           api::capture_relaxed);
+  } catch (...) {
+    leave_stream();
+    for (auto [memory, bytes] : captured_.freed) gpu_.release(memory, bytes, stream_);
+    throw;
+  }
   is_capturing_ = true;
-  std::lock_guard lock(recordings().entering);
-  std::atomic_ref(stream->recording).store(this, std::memory_order_release);
-  mine = this;
+}
+
+// Other threads wait from here on; what they have begun to enqueue comes first.
+void Recording::enter_stream() {
+  {
+    std::lock_guard lock(recordings().entering);
+    std::atomic_ref(stream_->recording).store(this, std::memory_order_seq_cst);
+    mine = this;
+  }
+  while (std::atomic_ref(stream_->uses).load(std::memory_order_seq_cst) != 0)
+    std::this_thread::yield();
 }
 
 // Other threads go on. What had to wait is the caller's now.
@@ -156,22 +171,51 @@ Captured Recording::finish() {
   return std::exchange(captured_, {});
 }
 
-Recording* Recording::on(const tn_stream* stream) {
-  if (!is_recorded(stream)) return nullptr;
-  std::unique_lock lock(recordings().entering);
-  if (mine && stream->recording == mine) return mine;
-  recordings().left.wait(lock, [&] { return !is_recorded(stream); });
-  return nullptr;
-}
-
 Recording* Recording::current() { return mine; }
 
-bool Recording::defer_free(const tn_stream* stream, void* memory, size_t bytes) {
-  if (!is_recorded(stream)) return false;
+bool Recording::defer_free(tn_stream* stream, void* memory, size_t bytes,
+                           const std::function<void()>& free_now) {
+  if (!stream || StreamUse::try_enter(stream)) {
+    free_now();
+    if (stream) StreamUse::leave(stream);
+    return true;
+  }
   std::lock_guard lock(recordings().entering);
   if (!stream->recording) return false;
   stream->recording->deferred_.emplace_back(memory, bytes);
   return true;
+}
+
+// ---- uses of a stream
+
+// One word says that somebody records, another that somebody enqueues: who comes second sees it.
+bool StreamUse::try_enter(tn_stream* stream) {
+  std::atomic_ref uses(stream->uses);
+  uses.fetch_add(1, std::memory_order_seq_cst);
+  if (!is_recorded(stream)) return true;
+  uses.fetch_sub(1, std::memory_order_seq_cst);
+  return false;
+}
+
+void StreamUse::leave(tn_stream* stream) {
+  std::atomic_ref(stream->uses).fetch_sub(1, std::memory_order_seq_cst);
+}
+
+StreamUse::StreamUse(tn_stream* stream) : stream_(stream) {
+  if (Recording::is_under_way(stream) && stream) {
+    recording_ = mine;
+    stream_ = nullptr;  // nothing to leave
+    return;
+  }
+  if (mine) mine->give_up({"capture_failed", "the function works on several streams"});
+  while (stream && !try_enter(stream)) {
+    std::unique_lock lock(recordings().entering);
+    recordings().left.wait(lock, [&] { return !is_recorded(stream); });
+  }
+}
+
+StreamUse::~StreamUse() {
+  if (stream_) leave(stream_);
 }
 
 std::unique_lock<std::mutex> no_recording(Gpu& gpu) {

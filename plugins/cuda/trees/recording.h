@@ -4,6 +4,7 @@
 #include "../modules.h"
 #include "arena.h"
 
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -90,13 +91,16 @@ class Recording {
   ~Recording();
   Recording(const Recording&) = delete;
 
-  /// The calling thread's recording of the stream, or null; waits for the one of another thread.
-  static Recording* on(const tn_stream* stream);
   /// Whether the calling thread records on any stream.
   static bool is_under_way() { return current() != nullptr; }
+  static bool is_under_way(const tn_stream* stream) {
+    return current() && current()->stream_ == stream;
+  }
   static Recording* current();
-  /// Takes memory whose stream is being recorded, to be freed behind the recording.
-  static bool defer_free(const tn_stream* stream, void* memory, size_t bytes);
+  /// Takes memory whose stream is being recorded, to be freed behind the recording; false where it
+  /// is not, and nobody begins until free_now() has run.
+  static bool defer_free(tn_stream* stream, void* memory, size_t bytes,
+                         const std::function<void()>& free_now);
 
   /// Throws where it has been given up.
   void require_running() const;
@@ -124,6 +128,7 @@ class Recording {
   void set_number(api::Address to, const std::byte* from, size_t bytes);
   void copy_constant(void* to, const void* from, size_t bytes);
   void end_capture(api::Graph* graph);
+  void enter_stream();
   void leave_stream();
 
   Gpu& gpu_;
@@ -137,6 +142,27 @@ class Recording {
   bool is_capturing_ = false;
   std::optional<Reason> why_not_;
   std::vector<std::pair<void*, size_t>> deferred_;  // guarded by the lock of all recordings
+};
+
+/// Around each piece of work that is enqueued on a stream: a recording begins when there is none,
+/// and work of other threads waits for its end. A thread that uses another stream than the one it
+/// records gives that up. One at a time a thread, and nothing that waits for a recording inside: it
+/// would wait for itself. Threads: any.
+class StreamUse {
+ public:
+  explicit StreamUse(tn_stream* stream);
+  ~StreamUse();
+  StreamUse(const StreamUse&) = delete;
+  /// The calling thread's own recording of the stream, or null.
+  Recording* recording() const { return recording_; }
+
+ private:
+  friend class Recording;
+  static bool try_enter(tn_stream* stream);
+  static void leave(tn_stream* stream);
+
+  tn_stream* stream_;
+  Recording* recording_ = nullptr;
 };
 
 /// Held by who waits for all of a device: that cannot be while something is recorded there.

@@ -3,6 +3,8 @@
 
 #include "core/tensor/tensor_impl.h"
 
+#include <atomic>
+#include <barrier>
 #include <thread>
 
 namespace tenon {
@@ -138,12 +140,53 @@ TEST_F(CudaTrees, ThreadsHaveRecordingsOfTheirOwn) {
     for (int i = from; i < from + 50; ++i)
       EXPECT_EQ(f({on_gpu(32, i), on_gpu(32, 1)})[0].to_vector<float>(), all(32, float(i + 2)));
   };
-  std::thread one([&] { work(0); }), two([&] { work(1000); });
+  std::barrier both(2);  // neither ends before the other has begun
+  auto beside = [&](int from) {
+    work(from);
+    both.arrive_and_wait();
+  };
+  std::thread one(beside, 0), two(beside, 1000);
   one.join();
   two.join();
   EXPECT_EQ(f.count("recordings"), 2);
   std::thread([&] { work(2000); }).join();
   EXPECT_EQ(f.count("recordings"), 2) << "a new thread takes over what an ended one recorded";
+}
+
+TEST_F(CudaTrees, AnotherThreadMayWorkOnTheStreamThatIsRecorded) {
+  FloatKernels k;
+  std::atomic<bool> ended{false};
+  std::thread other([&] {
+    for (int i = 0; !ended; ++i) {
+      Tensor x = on_gpu(16, i);
+      EXPECT_EQ(x.clone().to_vector<float>(), all(16, float(i)));
+      synchronize(gpu);
+    }
+  });
+  for (int i = 0; i < 30; ++i) {
+    RecordedFunction f({.flags = TN_CUDA_FN_OR_ERROR, .inputs = {0, 0}, .results = {0}},
+                       [&](tn_call& c) { return two_sums(k, c); });
+    for (int call = 0; call < 3; ++call)
+      EXPECT_EQ(f({on_gpu(4, i), on_gpu(4, 1)})[0].to_vector<float>(), all(4, float(i + 2)));
+  }
+  ended = true;
+  other.join();
+}
+
+TEST_F(CudaTrees, ThreadsThatShareAStreamRecordAndReplayAtTheSameTime) {
+  FloatKernels k;
+  RecordedFunction f({.flags = TN_CUDA_FN_OR_ERROR, .inputs = {0, 0}, .results = {0}, .n_syms = 1},
+                     [&](tn_call& c) { return two_sums(k, c); });
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 120; ++i) {
+        int64_t n = 4 + i / 6;  // a new size now and then: a warm-up and a recording
+        EXPECT_EQ(f({on_gpu(n, i), on_gpu(n, t)}, {n})[0].to_vector<float>(),
+                  all(size_t(n), float(i + 2 * t)));
+      }
+    });
+  for (std::thread& t : threads) t.join();
 }
 
 TEST_F(CudaTrees, RunsOnSeveralStreamsDoNotMeetInTheArena) {

@@ -344,6 +344,42 @@ TEST_F(CudaTrees, AnInputOfAnotherDeviceIsRunDirectly) {
   EXPECT_EQ(f.count("multiple_devices"), 3);
 }
 
+TEST_F(CudaTrees, WorkOnAnotherStreamEndsTheRecording) {
+  FloatKernels k;
+  RecordedFunction f({.inputs = {0}, .results = {0}}, [&](tn_call& c) {
+    Tensor z = new_floats({4});
+    k.sum(c, z, input(c, 0), input(c, 0));
+    Stream other(gpu);
+    Event done(gpu);
+    done.record(Stream::current(gpu));
+    other.wait(done);
+    {
+      StreamGuard guard(other);
+      z.add_(0.0f * 0);
+    }
+    done.record(other);
+    Stream::current(gpu).wait(done);
+    return Tensors{z};
+  });
+  WithFallback fallback;
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(f({on_gpu(4, i)})[0].to_vector<float>(), all(4, float(2 * i)));
+  EXPECT_EQ(f.count("capture_failed"), 3);
+}
+
+TEST_F(CudaTrees, AFunctionWithinAFunctionIsAPartOfIt) {
+  FloatKernels k;
+  RecordedFunction inner({.name = "inner", .inputs = {0, 0}, .results = {0}},
+                         [&](tn_call& c) { return two_sums(k, c); });
+  RecordedFunction outer({.name = "outer", .inputs = {0, 0}, .results = {0}}, [&](tn_call& c) {
+    return Tensors{inner({inner({input(c, 0), input(c, 1)})[0], input(c, 1)})[0]};
+  });
+  for (int i = 0; i < 6; ++i)
+    EXPECT_EQ(outer({on_gpu(4, i), on_gpu(4, 1)})[0].to_vector<float>(), all(4, float(i + 4)));
+  EXPECT_EQ(outer.count("recordings"), 1);
+  EXPECT_EQ(outer.count("replays"), 4);
+}
+
 TEST_F(CudaTrees, WhatIsKeptOfARecordingEndsIt) {
   FloatKernels k;
   Tensors cache;

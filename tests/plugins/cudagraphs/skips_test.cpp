@@ -171,6 +171,13 @@ TEST_F(Skips, AGraphOnTheCpuIsRefused) {
               HasSubstr("its manifest says devices = [cuda], %x is on cpu"));
 }
 
+TEST_F(Skips, AGraphWithoutNodesIsNoError) {
+  std::string graph = "  input %x: f32[4] on cuda:0\n  output %x\n";
+  EXPECT_EQ(error_of(graph, "cudagraph_or_error = true"), "no error");
+  EXPECT_THAT(told(graph), HasSubstr("not recorded: it has nothing to record (too_small)"));
+  EXPECT_EQ(skips("too_small"), 0);
+}
+
 // Control flow reaches the backend as a node with bodies.
 TEST_F(Skips, BodiesThatValuesChooseAreDataDependent) {
   auto f = compile(
