@@ -23,11 +23,12 @@ std::string items_json(const Parts& parts) {
     separator = ", ";
     auto kernel = parts.kernels.find(i);
     for (size_t v = 0; kernel != parts.kernels.end() && v < kernel->second.plans.size(); ++v) {
-      const Form& form = kernel->second.plans[v].form;
+      const KernelPlan& plan = kernel->second.plans[v];
+      const Form& form = plan.form;
       out << (v ? ", " : "") << "{\"form\": \"" << names_of_forms[static_cast<int>(form.kind)]
           << "\", \"threads\": " << form.threads << ", \"vector\": " << form.vector
           << ", \"in_registers\": " << form.in_registers << ", \"index_bits\": " << form.index_bits
-          << "}";
+          << ", \"atomic\": " << (plan.is_atomic ? "true" : "false") << "}";
     }
     out << "]}";
   }

@@ -63,7 +63,28 @@ Value* place_of(Frame& f, Id buffer, Value* element, unsigned bytes, MemoryUse u
                    : f.target.global(f.b, place, bytes, use);
 }
 
-std::vector<Value*> load(Frame& f, Id buffer, Value* element, unsigned n) {
+namespace {
+
+/// What `read` gives, or all bits 0.
+template <class F>
+Value* where(Frame& f, Value* mask, llvm::Type* type, F&& read) {
+  if (!mask) return read();
+  llvm::BasicBlock* before = f.b.GetInsertBlock();
+  llvm::BasicBlock *inside = f.block("read"), *after = f.block("end");
+  f.b.CreateCondBr(mask, inside, after);
+  f.b.SetInsertPoint(inside);
+  Value* loaded = read();
+  f.b.CreateBr(after);
+  f.b.SetInsertPoint(after);
+  llvm::PHINode* out = f.b.CreatePHI(type, 2);
+  out->addIncoming(llvm::Constant::getNullValue(type), before);
+  out->addIncoming(loaded, inside);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Value*> load(Frame& f, Id buffer, Value* element, unsigned n, Value* mask) {
   int32_t dtype = f.program.buffers[buffer].dtype;
   auto item = static_cast<unsigned>(loopir::item_size(dtype));
   llvm::Type* type = lanes::memory_type(f.b.getContext(), dtype);
@@ -71,8 +92,10 @@ std::vector<Value*> load(Frame& f, Id buffer, Value* element, unsigned n) {
   llvm::Type* all = n == 1           ? type
                     : is_wide(dtype) ? llvm::FixedVectorType::get(type, n)
                                      : word_type(f, n * item);
-  Value* loaded =
-      f.b.CreateAlignedLoad(all, place_of(f, buffer, element, n * item, MemoryUse::read), align);
+  Value* loaded = where(f, mask, all, [&] {
+    Value* place = place_of(f, buffer, element, n * item, MemoryUse::read);
+    return f.b.CreateAlignedLoad(all, place, align);
+  });
   std::vector<Value*> out;
   for (unsigned i = 0; i < n; ++i) {
     Value* one = n == 1           ? loaded
@@ -118,24 +141,6 @@ void change(Frame& f, Id buffer, Value* element, Value* value, loopir::Store how
   auto item = static_cast<unsigned>(loopir::item_size(f.program.buffers[buffer].dtype));
   f.b.CreateAtomicRMW(op, place_of(f, buffer, element, item, MemoryUse::change), value,
                       llvm::MaybeAlign(item), llvm::AtomicOrdering::Monotonic);
-}
-
-Value* load_where(Frame& f, Id buffer, Value* element, Value* mask) {
-  int32_t dtype = f.program.buffers[buffer].dtype;
-  llvm::Type* type = lanes::memory_type(f.b.getContext(), dtype);
-  llvm::BasicBlock* before = f.b.GetInsertBlock();
-  llvm::BasicBlock *inside = f.block("read"), *after = f.block("end");
-  f.b.CreateCondBr(mask, inside, after);
-  f.b.SetInsertPoint(inside);
-  auto item = static_cast<unsigned>(loopir::item_size(dtype));
-  Value* loaded = f.b.CreateAlignedLoad(type, place_of(f, buffer, element, item, MemoryUse::read),
-                                        lanes::alignment(dtype));
-  f.b.CreateBr(after);
-  f.b.SetInsertPoint(after);
-  llvm::PHINode* out = f.b.CreatePHI(type, 2);
-  out->addIncoming(llvm::Constant::getNullValue(type), before);
-  out->addIncoming(loaded, inside);
-  return lanes::from_memory(f.b, out, dtype);
 }
 
 Value* rounded(Frame& f, Value* value, int32_t dtype) {

@@ -89,7 +89,7 @@ void StatementEmitter::store_one(const Statement& s, Value* element, Value* v) {
                     : s.store == Store::multiply ? TN_F_MUL
                     : s.store == Store::minimum  ? TN_F_MIN
                                                  : TN_F_MAX;
-    Value* before = load(f_, s.buffer, element, 1)[0];
+    Value* before = load(f_, s.buffer, element, 1, nullptr)[0];
     v = lanes::emit_primitive(b_, code, computed, computed, before, v, nullptr);
   }
   store(f_, s.buffer, element, {&v, 1});

@@ -78,11 +78,12 @@ Value* ValueEmitter::emit_load(Id v, const ValueNode& n, unsigned lane) {
     if (auto at = scopes_[s].kept.find({n.a, lane}); at != scopes_[s].kept.end()) return at->second;
   if (n.c != none) {
     Value* mask = value(n.c, lane);
-    return load_where(f_, n.a, index(n.b, lane), mask);
+    if (guard_) mask = b_.CreateAnd(mask, guard_);
+    return load(f_, n.a, index(n.b, lane), 1, mask)[0];
   }
   unsigned together = width_of(n.a, n.b);
   unsigned first = lane / together * together;
-  std::vector<Value*> loaded = load(f_, n.a, index(n.b, first), together);
+  std::vector<Value*> loaded = load(f_, n.a, index(n.b, first), together, guard_);
   for (unsigned i = 0; together > 1 && i < together; ++i)
     scopes_.back().values[{v, first + i}] = loaded[i];
   return loaded[lane - first];
@@ -132,6 +133,7 @@ Value* ValueEmitter::emit_divisor(const ValueNode& n, unsigned lane) {
 
 // The host reads both words as one: one store.
 void ValueEmitter::report(Value* bad, Value* check, Value* value) {
+  if (guard_) bad = b_.CreateAnd(bad, guard_);
   emit_if(f_, bad, [&] {
     constexpr unsigned bytes = 16;
     auto* pair = llvm::FixedVectorType::get(b_.getInt64Ty(), 2);

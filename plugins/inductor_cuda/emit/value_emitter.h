@@ -29,6 +29,9 @@ class ValueEmitter {
   /// `count` neighbours from the variable's number on; none, 1: no more neighbours.
   void set_lanes(Id variable, unsigned count) { lanes_ = variable, count_ = count; }
   unsigned lanes() const { return count_; }
+  /// Threads for which it does not hold have nothing to do here: what they load is 0, and they find
+  /// nothing wrong. Null: there are none.
+  void set_guard(llvm::Value* guard) { guard_ = guard; }
 
   /// A fold that is complete.
   void set_folded(Id fold, llvm::Value* v) { folded_[fold] = v; }
@@ -66,6 +69,7 @@ class ValueEmitter {
   std::map<Id, llvm::Value*> variables_, folded_;
   Id lanes_ = none;
   unsigned count_ = 1;
+  llvm::Value* guard_ = nullptr;
 };
 
 }  // namespace inductor_cuda
