@@ -69,6 +69,13 @@ tn_status* check_of(tn_str text, int64_t* check) {
 tn_status* flag(int32_t dev, tn_cuda_error_flag** out) {
   return barrier([&] { *out = &gpu_at(dev).error_flag(); });
 }
+tn_status* native_stream(int32_t dev, tn_stream* stream, void** out) {
+  return barrier([&] {
+    Gpu& gpu = gpu_at(dev);
+    gpu.bind();
+    *out = gpu.handle_of(stream);
+  });
+}
 
 }  // namespace
 
@@ -87,6 +94,7 @@ const tn_cuda_api code_api = {
     .slot = slot,
     .add_check = check_of,
     .error_flag = flag,
+    .native_stream = native_stream,
 };
 
 }  // namespace tenon::cuda

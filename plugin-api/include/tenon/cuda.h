@@ -106,6 +106,11 @@ typedef struct tn_cuda_api {
    * waits for a stream or an event of the device, or copies from it, is told: TN_OUT_OF_RANGE with
    * the message of the check. The flag is then cleared. */
   tn_status* (*error_flag)(int32_t dev, tn_cuda_error_flag** out);
+
+  /* For libraries of the vendor's: makes the device that of the calling thread, and gives the
+   * driver's handle of a stream of it, a CUstream; that of NULL is NULL. A host of before has not
+   * this slot: ask struct_size. */
+  tn_status* (*native_stream)(int32_t dev, tn_stream* stream, void** out);
 } tn_cuda_api;
 
 /* clang-format on */
