@@ -97,6 +97,14 @@ Result run(World& w, const Launch& launch) {
   return result;
 }
 
+/// Work of others, dropped once.
+struct Foreign {
+  FakeCudaWork work;
+  explicit Foreign(const FakeCudaWork& w) : work(w) {}
+  Foreign(const Foreign&) = delete;
+  ~Foreign() { work.drop(work.self); }
+};
+
 std::vector<std::vector<char>> copied(const FakeCudaKernel& kernel, void** values) {
   std::vector<std::vector<char>> out;
   for (uint32_t i = 0; i < kernel.n_parameters; ++i) {
@@ -162,6 +170,17 @@ Result end_link(api::LinkState state) {
 }
 
 }  // namespace
+
+Result enqueue_foreign(World& w, api::Stream stream, const FakeCudaWork& work) {
+  if (!state_of(w, stream)) return invalid_handle;
+  auto kept = std::make_shared<Foreign>(work);
+  return enqueue(w, stream, {{}, [&w, kept] {
+                               w.memory.open(true);
+                               Result result = kept->work.run(kept->work.self, &may_touch);
+                               w.memory.open(false);
+                               return result;
+                             }});
+}
 
 void fill_kernels(api::Driver& d) {
   d.cuModuleLoadDataEx = load;

@@ -68,6 +68,8 @@ Result call(const char* function, F&& body) {
 
 StreamState* state_of(World& w, api::Stream stream);
 Result enqueue(World& w, api::Stream stream, Work work);
+/// Enqueues what touches device memory as a kernel does.
+Result enqueue_foreign(World& w, api::Stream stream, const FakeCudaWork& work);
 /// Whether all bytes are of one block of pinned memory.
 bool is_pinned(World& w, Address address, size_t bytes);
 
