@@ -1,6 +1,8 @@
 // Reading a call: its key, and the numbers that the key leaves out.
 #include "backend/single_op/key.h"
 
+#include "core/device/matmul_precision.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -55,7 +57,7 @@ ReadCall::ReadCall(const CallArgs& call, Device device, bool into_self, NumberFo
   key_.add(static_cast<uint64_t>(call.op->id) << 32 | static_cast<uint64_t>(device.type) << 8 |
            static_cast<uint64_t>(into_self) << 2 | static_cast<uint64_t>(form) << 1 |
            static_cast<uint64_t>(thread_modes.deterministic));
-  key_.add(static_cast<uint64_t>(device.index));
+  key_.add(static_cast<uint64_t>(device.index) << 1 | static_cast<uint64_t>(allows_tf32()));
   for (uint32_t i = 0; i < call.n_args; ++i) read(call.args[i], call.op->schema.args[i], i, form);
 }
 
