@@ -50,12 +50,6 @@ Known& known() {
   return one;
 }
 
-std::string text_of(const Device& device, const CodeOptions& options) {
-  return text("{} driver {} {} numerics {}{} alias {}", device.arch, device.facts.driver_version,
-              fingerprint(), options.numerics.contracts, options.numerics.rounds_narrow,
-              options.may_alias);
-}
-
 /// The versions' symbols, and the name of the image.
 std::string name_versions(loopir::Program& program, CompiledKernel& kernel,
                           const std::string& options) {
@@ -69,6 +63,7 @@ std::string name_versions(loopir::Program& program, CompiledKernel& kernel,
 }
 
 std::optional<std::string> from_disk(tn_ctx* ctx, const std::string& name) {
+  if (!ctx) return std::nullopt;
   constexpr size_t digest_size = 32;
   auto bytes = tenon::plugin::cache_get(ctx, name);
   if (!bytes || bytes->size() < digest_size) return std::nullopt;
@@ -95,21 +90,13 @@ std::string assembled(const Device& device, std::string image) {
   });
 }
 
-std::shared_ptr<const LoadedCode> made(tn_ctx* ctx, loopir::Program& program,
-                                       CompiledKernel& kernel, const std::string& name,
-                                       const Device& device, const CodeOptions& options) {
-  try {
-    kernel.ptx =
-        image_of([&](std::string_view arch) { return emitted(program, kernel, options, arch); },
-                 device.arch);
-  } catch (const error& why) {
-    throw KernelFailure{kernel.name, why.what(), kernel.plans[0].nest.kernel.nodes};
-  }
-  std::string code = assembled(device, kernel.ptx);
-  if (is_simt(device.arch)) kernel.ptx.clear();
-  auto out = std::make_shared<const LoadedCode>(device, code);
-  tenon::plugin::cache_put(ctx, name, digest(code) + code);
-  return out;
+/// Throws KernelFailure.
+std::string kernel_image(loopir::Program& program, const CompiledKernel& kernel,
+                         const Device& device, const CodeOptions& options) try {
+  return image_of([&](std::string_view arch) { return emitted(program, kernel, options, arch); },
+                  device.arch);
+} catch (const error& why) {
+  throw KernelFailure{kernel.name, why.what(), kernel.plans[0].nest.kernel.nodes};
 }
 
 // The message of a check has the kernel's name, which names the ops.
@@ -126,6 +113,35 @@ void add_checks(const Device& device, CompiledKernel& kernel) {
 
 }  // namespace
 
+std::string text_of(const Device& device, const CodeOptions& options) {
+  return text("{} driver {} {} numerics {}{} alias {}", device.arch, device.facts.driver_version,
+              fingerprint(), options.numerics.contracts, options.numerics.rounds_narrow,
+              options.may_alias);
+}
+
+std::shared_ptr<const LoadedCode> code_of(tn_ctx* ctx, const Device& device,
+                                          const std::string& name,
+                                          const std::function<std::string()>& make_image,
+                                          CodeStatistics& statistics, std::string& made) {
+  std::string of_device = text("{} {}", name, device.index);
+  std::shared_ptr<const LoadedCode> out = known().find(of_device);
+  if (out) {
+    ++statistics.from_process;
+  } else if (auto image = from_disk(ctx, name)) {
+    out = std::make_shared<const LoadedCode>(device, std::move(*image));
+    ++statistics.from_disk;
+  } else {
+    made = make_image();
+    std::string code = assembled(device, made);
+    if (is_simt(device.arch)) made.clear();
+    out = std::make_shared<const LoadedCode>(device, code);
+    if (ctx) tenon::plugin::cache_put(ctx, name, digest(code) + code);
+  }
+  known().add(of_device, out);
+  statistics.bytes += static_cast<int64_t>(out->image().size());
+  return out;
+}
+
 void make_code(tn_ctx* ctx, loopir::Program& program, std::span<CompiledKernel* const> kernels,
                const Device& device, const CodeOptions& options, CodeStatistics& statistics) {
   std::string common = text_of(device, options);
@@ -133,17 +149,9 @@ void make_code(tn_ctx* ctx, loopir::Program& program, std::span<CompiledKernel* 
   for (CompiledKernel* kernel : kernels) {
     std::string name = name_versions(program, *kernel, common);
     statistics.distinct += names.insert(name).second;
-    kernel->code = known().find(name);
-    if (kernel->code) {
-      ++statistics.from_process;
-    } else if (auto image = from_disk(ctx, name)) {
-      kernel->code = std::make_shared<const LoadedCode>(device, std::move(*image));
-      ++statistics.from_disk;
-    } else {
-      kernel->code = made(ctx, program, *kernel, name, device, options);
-    }
-    known().add(name, kernel->code);
-    statistics.bytes += static_cast<int64_t>(kernel->code->image().size());
+    kernel->code = code_of(
+        ctx, device, name, [&] { return kernel_image(program, *kernel, device, options); },
+        statistics, kernel->ptx);
     for (const KernelPlan& plan : kernel->plans)
       kernel->functions.push_back(kernel->code->kernel(plan.symbol));
     add_checks(device, *kernel);
