@@ -50,12 +50,6 @@ Known& known() {
   return one;
 }
 
-std::string text_of(const Device& device, const CodeOptions& options) {
-  return text("{} driver {} {} numerics {}{} alias {}", device.arch, device.facts.driver_version,
-              fingerprint(), options.numerics.contracts, options.numerics.rounds_narrow,
-              options.may_alias);
-}
-
 /// The versions' symbols, and the name of the image.
 std::string name_versions(loopir::Program& program, CompiledKernel& kernel,
                           const std::string& options) {
@@ -69,6 +63,7 @@ std::string name_versions(loopir::Program& program, CompiledKernel& kernel,
 }
 
 std::optional<std::string> from_disk(tn_ctx* ctx, const std::string& name) {
+  if (!ctx) return std::nullopt;
   constexpr size_t digest_size = 32;
   auto bytes = tenon::plugin::cache_get(ctx, name);
   if (!bytes || bytes->size() < digest_size) return std::nullopt;
@@ -85,6 +80,11 @@ IrModule emitted(loopir::Program& program, const CompiledKernel& kernel, const C
     emit_kernel(*out.module, program, plan, *target, options.numerics, options.may_alias);
   }
   return out;
+}
+
+/// Code is loaded on one device.
+std::string on_device(const Device& device, const std::string& name) {
+  return text("{} {}", name, device.index);
 }
 
 /// Machine code, or what the device takes in its place.
@@ -144,6 +144,34 @@ void add_checks(const Device& device, CompiledKernel& kernel) {
 
 }  // namespace
 
+std::string text_of(const Device& device, const CodeOptions& options) {
+  return text("{} driver {} {} numerics {}{} alias {}", device.arch, device.facts.driver_version,
+              fingerprint(), options.numerics.contracts, options.numerics.rounds_narrow,
+              options.may_alias);
+}
+
+std::shared_ptr<const LoadedCode> code_of(tn_ctx* ctx, const Device& device,
+                                          const std::string& name,
+                                          const std::function<std::string()>& make_image,
+                                          CodeStatistics& statistics, std::string& made) {
+  std::shared_ptr<const LoadedCode> out = known().find(on_device(device, name));
+  if (out) {
+    ++statistics.from_process;
+  } else if (auto image = from_disk(ctx, name)) {
+    out = std::make_shared<const LoadedCode>(device, std::move(*image));
+    ++statistics.from_disk;
+  } else {
+    made = make_image();
+    std::string code = assembled(device, made);
+    if (is_simt(device.arch)) made.clear();
+    out = std::make_shared<const LoadedCode>(device, code);
+    if (ctx) tenon::plugin::cache_put(ctx, name, digest(code) + code);
+  }
+  known().add(on_device(device, name), out);
+  statistics.bytes += static_cast<int64_t>(out->image().size());
+  return out;
+}
+
 void make_code(tn_ctx* ctx, loopir::Program& program, std::span<CompiledKernel* const> kernels,
                const Device& device, const CodeOptions& options, CodeStatistics& statistics) {
   std::string common = text_of(device, options);
@@ -155,7 +183,7 @@ void make_code(tn_ctx* ctx, loopir::Program& program, std::span<CompiledKernel* 
     auto [code, is_new] = codes.try_emplace(name);
     if (!is_new) {
       ++statistics.from_process;
-    } else if ((code->second = known().find(name))) {
+    } else if ((code->second = known().find(on_device(device, name)))) {
       ++statistics.from_process;
     } else if (auto image = from_disk(ctx, name)) {
       code->second = std::make_shared<const LoadedCode>(device, std::move(*image));
@@ -170,7 +198,7 @@ void make_code(tn_ctx* ctx, loopir::Program& program, std::span<CompiledKernel* 
     tenon::plugin::cache_put(ctx, one.name, digest(one.code) + one.code);
     codes[one.name] = std::make_shared<const LoadedCode>(device, std::move(one.code));
   }
-  for (const auto& [name, code] : codes) known().add(name, code);
+  for (const auto& [name, code] : codes) known().add(on_device(device, name), code);
   for (size_t i = 0; i < kernels.size(); ++i) {
     kernels[i]->code = codes.at(names[i]);
     statistics.bytes += static_cast<int64_t>(kernels[i]->code->image().size());

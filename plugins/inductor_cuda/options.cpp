@@ -16,6 +16,9 @@ loopir::LoweringOptions lowering_options(const Given& given, const Device& devic
   out.most_operations = static_cast<int>(given.realize_opcount_threshold);
   out.repeated_operations = static_cast<int>(given.realize_reads_threshold);
   out.multiplies_bf16 = true;
+  out.multiplies_f16 = true;
+  out.narrow_bias = true;
+  out.any_attention = true;
   out.rounds_narrow = numerics_of(given).rounds_narrow;
   out.optimizes_layout = false;
   out.splits_reductions = true;

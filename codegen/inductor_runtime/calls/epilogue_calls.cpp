@@ -26,8 +26,10 @@ std::vector<onednn::PostOp> post_ops_of(const std::vector<loopir::EpilogueOp>& e
         return To::tanh;
       case From::add:
         return To::add;
+      case From::gelu_tanh:
+        break;
     }
-    __builtin_unreachable();
+    throw tenon::plugin::error(TN_INTERNAL, "an epilogue is none of this library's");
   };
   std::vector<To> out;
   for (const loopir::EpilogueOp& op : epilogue) out.push_back(post_op(op.kind));

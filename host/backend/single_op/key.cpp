@@ -1,6 +1,8 @@
 // Reading a call: its key, and the numbers that the key leaves out.
 #include "backend/single_op/key.h"
 
+#include "core/device/matmul_precision.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -68,7 +70,7 @@ ReadCall::ReadCall(const CallArgs& call, Device device, ResultPlace place, Numbe
   key_.add(static_cast<uint64_t>(call.op->id) << 32 | static_cast<uint64_t>(device.type) << 8 |
            static_cast<uint64_t>(place.kind) << 2 | static_cast<uint64_t>(form) << 1 |
            static_cast<uint64_t>(thread_modes.deterministic));
-  key_.add(static_cast<uint64_t>(device.index));
+  key_.add(static_cast<uint64_t>(device.index) << 1 | static_cast<uint64_t>(allows_tf32()));
   for (uint32_t i = 0; i < call.n_args; ++i) read(call.args[i], call.op->schema.args[i], i, form);
   if (!call.op->def->formula) key_.add(size_class(operands_));
   if (place.kind == ResultPlace::Kind::given) read_tensor(*place.out);

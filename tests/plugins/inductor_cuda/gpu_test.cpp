@@ -1,53 +1,12 @@
 // Eager ops and compiled functions on a device, against the CPU: on a GPU, and where there is none
 // over the double of the driver, whose kernels are run by fibers.
-#include <tenon/devices.h>
-#include <tenon/tenon.h>
-
-#include <gtest/gtest.h>
+#include "gpu_checks.h"
 
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <string>
-#include <vector>
 
 namespace tenon {
 namespace {
-
-constexpr Device gpu(DeviceType::cuda);
-
-class Gpu : public testing::Test {
- protected:
-  void SetUp() override {
-#ifdef TENON_OVER_THE_DOUBLE
-    ASSERT_GT(device_count(DeviceType::cuda), 0) << why_no_device(DeviceType::cuda);
-#endif
-    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << why_no_device(DeviceType::cuda);
-    manual_seed(7);
-  }
-};
-
-void expect_close(const Tensor& there, const Tensor& here, const std::string& what) {
-  ASSERT_EQ(there.device(), gpu) << what;
-  ASSERT_EQ(there.dtype(), here.dtype()) << what;
-  Tensor back = there.to(kCPU, there.dtype());
-  ASSERT_TRUE(back.sizes() == here.sizes()) << what;
-  bool is_narrow = here.dtype() == Dtype::bf16 || here.dtype() == Dtype::f16;
-  double tolerance = is_narrow ? 2e-2 : 2e-5;
-  Tensor a = back.to(Dtype::f64), b = here.to(Dtype::f64);
-  Tensor off = (a - b).abs() - b.abs() * tolerance;
-  if (off.numel() == 0) return;
-  EXPECT_LE(static_cast<double>(off.max().item<double>()), tolerance) << what;
-}
-
-using Function = std::function<Tensor(const std::vector<Tensor>&)>;
-
-void expect_same(const std::string& what, const std::vector<Tensor>& inputs, const Function& f) {
-  SCOPED_TRACE(what);
-  std::vector<Tensor> there;
-  for (const Tensor& t : inputs) there.push_back(t.to(gpu, t.dtype()));
-  expect_close(f(there), f(inputs), what);
-}
 
 TEST_F(Gpu, PointwiseOpsOfAllSizesAndLayouts) {
   for (int64_t n : {1, 3, 4, 31, 257, 1024})
@@ -213,9 +172,8 @@ TEST_F(Gpu, CompiledFunctions) {
     return (gelu(h + b) * x).softmax(-1);
   });
   Tensor x = randn({37, 64}), w = randn({64}), b = randn({64});
-  auto on = [](const Tensor& t) { return t.to(gpu, t.dtype()); };
-  expect_close(f(on(x), on(w), on(b)), (gelu(layer_norm(x, {64}, w, b) + b) * x).softmax(-1),
-               "compiled");
+  expect_close(f(on_gpu(x), on_gpu(w), on_gpu(b)),
+               (gelu(layer_norm(x, {64}, w, b) + b) * x).softmax(-1), "compiled");
 }
 
 TEST_F(Gpu, ATrainingStep) {
