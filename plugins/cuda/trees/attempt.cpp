@@ -50,6 +50,8 @@ class Recorder {
       staged_.clear();
       if (!is_done) return free_now(), false;
       finish(std::move(graph), std::move(plan));
+    } catch (const Unrecordable& e) {
+      fail({e.id, e.what()});
     } catch (const error& e) {
       fail({e.code == TN_OUT_OF_MEMORY ? "memory" : "capture_failed", e.what()});
     }
@@ -137,6 +139,7 @@ class Recorder {
                            .input_flags = about_.input_flags,
                            .output_flags = about_.output_flags,
                            .keeps_results = about_.outputs == TN_CUDA_OUTPUTS_POOL,
+                           .constants = about_.constants,
                            .staged = {staged.get(), inputs_.size()}});
   }
 
