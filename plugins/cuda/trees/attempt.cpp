@@ -118,6 +118,7 @@ class Recorder {
     }
     std::vector<tn_tensor*> outputs(call_.n_outputs);
     tn_call inner = call_;
+    inner.flags &= ~uint32_t{TN_CALL_STEAL_INPUTS};  // they are read again, by the first run
     inner.inputs = inputs_.data();
     inner.outputs = outputs.data();
     tn_status* status = about_.launch(about_.self, &inner);
