@@ -166,9 +166,19 @@ class Recorder {
                                      graph->nodes())});
     out_.runs_once = is_held_elsewhere(graph->captured()) || uses_freed(graph->captured());
     out_.why = {"capture_failed", "memory that it works on is kept by somebody else"};
+    if (out_.runs_once) write_where_recorded(plan);
     if (about_.flags & TN_CUDA_FN_CHECKED) check_book(plan);
     graph->instantiate(plan.points, plan.bases);
     out_.recorded = std::make_unique<Recorded>(manager_, std::move(graph), std::move(plan), trims_);
+  }
+
+  // Who keeps memory of the recording may keep that of a result: it is written there, and copied.
+  void write_where_recorded(Plan& plan) const {
+    for (SlotPlan& slot : plan.slots) {
+      slot.is_managed = slot.is_lent = false;
+      slot.is_copied = slot.bytes != 0;
+    }
+    std::erase_if(plan.points, [&](const PatchPoint& p) { return p.place >= inputs_.size(); });
   }
 
   // Results and temporaries are gone by now: who still has memory of the recording keeps it.

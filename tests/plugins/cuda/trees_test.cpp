@@ -418,6 +418,25 @@ TEST_F(CudaTrees, WhatIsKeptOfARecordingEndsIt) {
   EXPECT_EQ(cache[0].to_vector<float>(), all(4, 2));
 }
 
+TEST_F(CudaTrees, AResultThatTheFunctionKeepsIsWrittenToo) {
+  FloatKernels k;
+  for (uint32_t outputs : {TN_CUDA_OUTPUTS_FRESH, TN_CUDA_OUTPUTS_POOL}) {
+    Tensor kept;
+    RecordedFunction f({.flags = TN_CUDA_FN_RECORD_AT_ONCE | TN_CUDA_FN_CHECKED,
+                        .outputs = outputs,
+                        .inputs = {0, 0},
+                        .results = {0}},
+                       [&](tn_call& c) {
+                         kept = two_sums(k, c)[0];
+                         return Tensors{kept};
+                       });
+    for (int i = 1; i < 6; ++i) {
+      EXPECT_EQ(f({on_gpu(4, i), on_gpu(4, 1)})[0].to_vector<float>(), all(4, float(i + 2)));
+      EXPECT_EQ(kept.to_vector<float>(), all(4, float(i + 2)));
+    }
+  }
+}
+
 // ---- sizes
 
 TEST_F(CudaTrees, EachSizeHasARecordingUpToALimit) {
