@@ -94,6 +94,7 @@ CheckSettings settings_of(const CheckOptions& options) {
   settings.grad = options.grad;
   settings.mode = options.model.mode;
   settings.archive = pt2_options(options.model);
+  settings.device = device_of(options.model);
   return settings;
 }
 
@@ -106,6 +107,7 @@ std::vector<std::string> child_arguments(const CheckOptions& options, const Glob
   if (model.no_crc) arguments.push_back("--no-crc");
   if (model.random_weights) arguments.push_back("--random-weights");
   if (!model.mode.empty()) arguments.push_back("--mode=" + model.mode);
+  if (!model.device.empty()) arguments.push_back("--device=" + model.device);
   for (const std::string& s : globals.settings) arguments.push_back("--set=" + s);
   for (const std::string& p : globals.plugins) arguments.push_back("--plugin=" + p);
   for (const std::string& p : globals.plugin_path) arguments.push_back("--plugin-path=" + p);

@@ -89,11 +89,30 @@ std::optional<size_t> index_after(const std::string& name, std::string_view pref
   return index;
 }
 
-std::vector<Tensor> leaves_of(const NamedTensors& recording, size_t count) {
+// On the device; copies.
+std::vector<Tensor> leaves_of(const NamedTensors& recording, size_t count, Device device = kCPU) {
   std::vector<Tensor> leaves(count);
   for (const auto& [name, tensor] : recording.tensors)
-    if (auto i = index_after(name, "in."); i && *i < count) leaves[*i] = tensor.clone();
+    if (auto i = index_after(name, "in."); i && *i < count)
+      leaves[*i] = device == kCPU ? tensor.clone() : tensor.to(device, tensor.dtype());
   return leaves;
+}
+
+std::vector<Tensor> leaves_for(const ModelRunner& runner, const NamedTensors& recording) {
+  return leaves_of(recording, runner.model().leaves.size(), runner.device());
+}
+
+// On the CPU; what is one tensor stays one.
+Effects brought(Effects effects) {
+  std::vector<std::pair<Tensor, Tensor>> known;
+  for (auto& [name, tensor] : effects) {
+    if (!tensor.defined() || tensor.device() == kCPU) continue;
+    auto same = std::ranges::find_if(known, [&](const auto& k) { return k.first.is_same(tensor); });
+    if (same == known.end())
+      same = known.insert(same, {tensor, tensor.detach().to(kCPU, tensor.dtype())});
+    tensor = same->second;
+  }
+  return effects;
 }
 
 Effects effects_of(const std::vector<Tensor>& outputs, const std::vector<Tensor>& leaves,
@@ -107,7 +126,7 @@ Effects effects_of(const std::vector<Tensor>& outputs, const std::vector<Tensor>
 
 Effects run_recording(ModelRunner& runner, const NamedTensors& recording) {
   runner.reset_weights();
-  std::vector<Tensor> leaves = leaves_of(recording, runner.model().leaves.size());
+  std::vector<Tensor> leaves = leaves_for(runner, recording);
   NamedTensorMap gradients;
   std::vector<Tensor> outputs = runner.run(leaves, &gradients);
   Effects effects = effects_of(outputs, leaves, gradients);
@@ -130,7 +149,7 @@ Tensor losses_of_steps(ModelRunner& runner, const NamedTensors& recording, const
   std::vector<Tensor> losses;
   for (int64_t step = 0; step < recorded.numel().guard_int(); ++step) {
     NamedTensorMap gradients;
-    std::vector<Tensor> leaves = leaves_of(recording, runner.model().leaves.size());
+    std::vector<Tensor> leaves = leaves_for(runner, recording);
     losses.push_back(runner.run_with_gradients(leaves, gradients)[0].reshape({}));
     runner.sgd_step(rate);
   }
@@ -139,7 +158,7 @@ Tensor losses_of_steps(ModelRunner& runner, const NamedTensors& recording, const
 
 Effects run_training(ModelRunner& runner, const NamedTensors& recording) {
   runner.reset_weights();
-  std::vector<Tensor> leaves = leaves_of(recording, runner.model().leaves.size());
+  std::vector<Tensor> leaves = leaves_for(runner, recording);
   NamedTensorMap gradients;
   std::vector<Tensor> outputs = runner.run_with_gradients(leaves, gradients);
   Effects effects = effects_of(outputs, leaves, gradients);
@@ -221,8 +240,10 @@ std::unique_ptr<ModelRunner> Checker::runner_of(
   }
   program = std::make_shared<const formats::Pt2Program>(
       formats::read_pt2(model.archive, settings.archive));
-  return std::make_unique<ModelRunner>(
-      program, RunnerOptions{backend, settings.mode, settings.options_toml});
+  return std::make_unique<ModelRunner>(program, RunnerOptions{.backend = backend,
+                                                              .mode = settings.mode,
+                                                              .options_toml = settings.options_toml,
+                                                              .device = settings.device});
 }
 
 const Effects& Checker::double_effects() {
@@ -252,8 +273,12 @@ Effects Checker::run(const std::string& backend, std::unique_ptr<ModelRunner>& t
   if (!settings_.grad || !needs_training(plain.model(), recording_))
     return run_recording(plain, recording_);
   if (!training)
-    training = std::make_unique<ModelRunner>(
-        program_, RunnerOptions{backend, settings_.mode, settings_.options_toml, false, true});
+    training = std::make_unique<ModelRunner>(program_,
+                                             RunnerOptions{.backend = backend,
+                                                           .mode = settings_.mode,
+                                                           .options_toml = settings_.options_toml,
+                                                           .training = true,
+                                                           .device = plain.device()});
   Effects effects = run_training(*training, recording_);
   for (const auto& [name, recorded] : recording_.tensors)
     if (name.starts_with("grad.")) effects.try_emplace(name);
@@ -284,7 +309,7 @@ void Checker::check(const RecordedFile& recording, CaseResult& result) {
   double_.reset();
   result.backend = backend_;
   double compiled_before = runner_->compile_ms();
-  Effects found = run(backend_, training_, *runner_);
+  Effects found = brought(run(backend_, training_, *runner_));
   result.compile_ms = runner_->compile_ms() - compiled_before;
   result.compiles = runner_->compiles();
   result.stats = runner_->describe(TN_DESC_STATS_JSON);

@@ -43,6 +43,7 @@ struct CheckSettings {
   bool grad = false;  ///< also gradients of the first result, and the losses of recorded steps
   std::string mode, options_toml;
   formats::Pt2Options archive;
+  Device device = kCPU;  ///< of archives: where their weights are and the checked backend runs
 };
 
 struct CheckedTensor {

@@ -177,6 +177,55 @@ Recorded::Recorded(const tn_compile_request& request, program steps, Pieces piec
       if (v.source == TN_SRC_INPUT) number_inputs_.push_back(id);
     }
   }
+  is_one_piece_ = find_sources(g);
+}
+
+std::optional<Recorded::Source> Recorded::source_of_value(const graph& g, uint32_t id) {
+  using From = Source::From;
+  if (id == TN_NO_VALUE) return Source{};
+  value v = g.value_at(id);
+  if (is_number_[id]) return std::nullopt;
+  if (v.source == TN_SRC_INPUT) return Source{From::caller, v.source_index};
+  if (v.source == TN_SRC_CONSTANT) {
+    constants_.push_back(g.constant(id));
+    return Source{From::constant, static_cast<uint32_t>(constants_.size() - 1)};
+  }
+  const std::vector<uint32_t>& made = pieces_.list[0].outputs;
+  auto at = std::ranges::find(made, id);
+  if (at == made.end()) return std::nullopt;
+  return Source{From::piece, static_cast<uint32_t>(at - made.begin())};
+}
+
+// Whether a call only has to hand values to the one piece and back.
+bool Recorded::find_sources(const graph& g) {
+  if (pieces_.list.size() != 1 || !recorded_[0] || !pieces_.host_nodes.empty()) return false;
+  auto find = [&](std::span<const uint32_t> ids, std::vector<Source>& out) {
+    for (uint32_t id : ids) {
+      std::optional<Source> source = source_of_value(g, id);
+      if (!source) return false;
+      out.push_back(*source);
+    }
+    return true;
+  };
+  return find(pieces_.list[0].inputs, input_sources_) && find(g.outputs(), output_sources_);
+}
+
+void Recorded::call_one_piece(tn_call& c) {
+  using From = Source::From;
+  std::vector<tn_tensor*> inputs, results(pieces_.list[0].outputs.size());
+  inputs.reserve(input_sources_.size());
+  for (const Source& s : input_sources_)
+    inputs.push_back(s.from == From::caller ? c.inputs[s.index] : constants_[s.index].get());
+  recorded_[0]->run(inputs, results, c);
+  for (size_t i = 0; i < output_sources_.size(); ++i) {
+    const Source& s = output_sources_[i];
+    tn_tensor* from = s.from == From::piece      ? results[s.index]
+                      : s.from == From::caller   ? c.inputs[s.index]
+                      : s.from == From::constant ? constants_[s.index].get()
+                                                 : nullptr;
+    c.outputs[i] = tensor::share(from).release();
+  }
+  for (tn_tensor* t : results) tensor released(t);
 }
 
 /// One call.
@@ -236,7 +285,12 @@ class Recorded::Course {
   std::vector<std::pair<uint32_t, tensor>> brought_;
 };
 
-void Recorded::call(tn_call& c) { Course(*this, c).run(); }
+void Recorded::call(tn_call& c) {
+  if (is_one_piece_)
+    call_one_piece(c);
+  else
+    Course(*this, c).run();
+}
 
 // ---- what is told
 

@@ -41,6 +41,14 @@ class Recorded {
 
  private:
   class Course;
+  /// Where a value comes from in a graph that is one recorded piece.
+  struct Source {
+    enum class From : uint8_t { nobody, caller, piece, constant } from = From::nobody;
+    uint32_t index = 0;  ///< among inputs, the outputs of the piece, constants_
+  };
+  std::optional<Source> source_of_value(const tenon::plugin::graph& g, uint32_t id);
+  bool find_sources(const tenon::plugin::graph& g);
+  void call_one_piece(tn_call& c);
 
   tenon::plugin::program steps_;
   Pieces pieces_;
@@ -48,6 +56,9 @@ class Recorded {
   std::vector<bool> is_number_;          // by value: on the CPU, without dimensions
   std::vector<uint32_t> number_inputs_;  // those of the caller that pieces read
   int32_t device_;
+  bool is_one_piece_ = false;  // and reads no numbers: what follows says how it is called
+  std::vector<Source> input_sources_, output_sources_;
+  std::vector<tenon::plugin::tensor> constants_;
 };
 
 /// A graph that is not recorded.

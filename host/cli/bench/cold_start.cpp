@@ -32,6 +32,7 @@ std::vector<std::string> command_line(const std::string& path, const std::string
   add(line, "--mode", options.mode);
   if (options.no_crc) line.push_back("--no-crc");
   if (options.random_weights) line.push_back("--random-weights");
+  add(line, "--device", options.device);
   add(line, "--inputs", inputs.file);
   for (const std::string& spec : inputs.specs) add(line, "--input", spec);
   for (const std::string& setting : globals.settings) add(line, "--set", setting);
