@@ -104,6 +104,12 @@ TEST_F(Gpu, PowersOfDoubles) {
     }
 }
 
+TEST_F(Gpu, PowersOfIntegers) {
+  Tensor x = randint(-6, 7, {9, 11}), y = randint(0, 20, {9, 11});
+  expect_same("i64", {x, y}, [](auto& in) { return in[0].pow(in[1]); });
+  expect_same("u8", {x.to(Dtype::u8), y.to(Dtype::u8)}, [](auto& in) { return in[0].pow(in[1]); });
+}
+
 TEST_F(Gpu, Reductions) {
   for (int64_t n : {1, 5, 33, 300, 5000}) {
     std::string name = " of " + std::to_string(n);
