@@ -198,6 +198,41 @@ static void add(std::atomic<int64_t>& counter, int64_t n) {
   counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
+/// Keeps the arguments while the body runs, which may assign to the very handles that the caller has
+/// passed: `f(last)` with `last = x` in the body. Afterwards the leaves are the caller's again.
+class HeldArguments {
+ public:
+  explicit HeldArguments(const Leaves& leaves) : leaves_(leaves.tensors) {
+    size_t n = leaves_.size();
+    if (n > few) many_ = std::make_unique<Held[]>(n);
+    held_ = many_ ? many_.get() : reinterpret_cast<Held*>(inline_);
+    for (size_t i = 0; i < n; ++i) {
+      Held* held = many_ ? held_ + i : std::construct_at(held_ + i);
+      held->given = std::exchange(place(i), &held->tensor);
+      held->tensor = *held->given;
+    }
+  }
+  ~HeldArguments() {
+    for (size_t i = 0; i < leaves_.size(); ++i) place(i) = held_[i].given;
+    if (!many_) std::destroy_n(held_, leaves_.size());
+  }
+  HeldArguments(const HeldArguments&) = delete;
+
+ private:
+  static constexpr size_t few = 24;  // calls that are quick need no heap
+  struct Held {
+    const Tensor* given = nullptr;
+    Tensor tensor;
+  };
+  // The array is a local variable of the call, and nobody else's.
+  const Tensor*& place(size_t i) { return const_cast<const Tensor*&>(leaves_.data()[i]); }
+
+  const LeafArray<const Tensor*, 24>& leaves_;
+  alignas(Held) std::byte inline_[few * sizeof(Held)];
+  std::unique_ptr<Held[]> many_;
+  Held* held_;
+};
+
 void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   uint32_t stance = stance_word.load(std::memory_order_relaxed);
   if (site.options.disable || is_in(stance, compiler::Stance::force_eager) || is_uncompiled())
@@ -227,8 +262,14 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
       add(counters.guard_failures, i);
       site.move_to_front(i);
     }
-    if (follows) return follow_entry_slot(site, *entry, leaves, body, result);
-    if (is_due(site, *entry, leaves) && verify_slot(site, *entry, leaves, body, result)) return;
+    if (follows) {
+      HeldArguments held(leaves);
+      return follow_entry_slot(site, *entry, leaves, body, result);
+    }
+    if (is_due(site, *entry, leaves)) {
+      HeldArguments held(leaves);
+      if (verify_slot(site, *entry, leaves, body, result)) return;
+    }
     add(counters.hits, 1);
     result.prototype = entry->recorded.prototype.get();
     autograd::RequestsOfCall brings(entry->recorded.requests);
@@ -236,6 +277,7 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   }
   add(counters.unserved, 1);
   add(counters.guard_failures, n);
+  HeldArguments held(leaves);
   miss_slot(site, leaves, body, result);
 }
 
