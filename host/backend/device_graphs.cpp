@@ -79,8 +79,7 @@ void forget_recordings() {
 }
 
 void GraphCall::enter() {
-  if (calls_under_way++ == 0)
-    ask("begin_call", [](const tn_cuda_api& api) { api.begin_call(); });
+  if (calls_under_way++ == 0) ask("begin_call", [](const tn_cuda_api& api) { api.begin_call(); });
 }
 void GraphCall::leave() { --calls_under_way; }
 

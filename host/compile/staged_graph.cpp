@@ -95,8 +95,8 @@ std::shared_ptr<Artifact> assemble_halves(StagedGraph staged, const CompileReque
 
 // Of recordings the flag decides: a copy at the end of one writes where its input lay.
 static bool keeps_input_mutations(const BackendInfo& backend) {
-  bool by_flag = backend.name == "cudagraphs" &&
-                 config::flags().dynamo.cudagraph_backend_keep_input_mutation;
+  bool by_flag =
+      backend.name == "cudagraphs" && config::flags().dynamo.cudagraph_backend_keep_input_mutation;
   return backend.keep_inference_input_mutations || by_flag;
 }
 

@@ -88,9 +88,9 @@ using Told = std::vector<std::string>;
 /// How often code ran and how long.
 struct CodeTime {
   std::atomic<int64_t> calls{0}, ns{0};
-  std::mutex asking;           ///< guards the two below
-  std::function<Told()> ask;   ///< while the code lives
-  Told told;                   ///< its last words
+  std::mutex asking;          ///< guards the two below
+  std::function<Told()> ask;  ///< while the code lives
+  Told told;                  ///< its last words
 };
 
 /// A kernel or a library call, as the backend tells of it.
