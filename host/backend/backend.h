@@ -35,11 +35,11 @@ struct CompileRequest {
   uint32_t n_saved = 0;
   bool is_partial = false;  ///< a backward for some results only
   bool dynamic = false, grad_enabled = false, deterministic = false;
-  AutocastState autocast;  ///< what the caller's ops are cast to
-  std::string options_toml;                    ///< options of the call: "max_autotune = true"
-  std::string mode;                            ///< "default", or a mode of the manifest
-  std::string compile_id;                      ///< "0/1", for logs
-  std::string backend;                         ///< that was asked first, for reports
+  AutocastState autocast;    ///< what the caller's ops are cast to
+  std::string options_toml;  ///< options of the call: "max_autotune = true"
+  std::string mode;          ///< "default", or a mode of the manifest
+  std::string compile_id;    ///< "0/1", for logs
+  std::string backend;       ///< that was asked first, for reports
   /// The backends that are compiling this graph already, as "plugin/backend", outermost first.
   std::vector<std::string> chain;
 };

@@ -58,8 +58,8 @@ TEST_F(GpuSorting, RowsOfAllTypesAndSizes) {
     for (const Tensor& x : vectors(sizes))
       for (bool descending : {false, true})
         for (int64_t dim = 0; dim < x.dim(); ++dim) {
-          auto [values, indices] = sort(there(x), true, dim, descending);
-          auto [expected, places] = sort(x, true, dim, descending);
+          auto [values, indices] = sort(there(x), dim, descending);
+          auto [expected, places] = sort(x, dim, descending);
           ASSERT_TRUE(are_same(back(values), expected)) << to_text(x) << " dim " << dim;
           ASSERT_TRUE(are_same(back(indices), places)) << to_text(x) << " dim " << dim;
           ASSERT_TRUE(values.strides() == expected.strides());
@@ -84,8 +84,8 @@ TEST_F(GpuSorting, NanIsAboveAllAndZeroHasOneSign) {
   constexpr float inf = std::numeric_limits<float>::infinity();
   Tensor x = tensor({nan, 1.0f, -inf, -0.0f, 0.0f, inf, -nan, -2.0f, -0.0f});
   for (bool descending : {false, true}) {
-    auto [values, indices] = sort(there(x), true, 0, descending);
-    auto [expected, places] = sort(x, true, 0, descending);
+    auto [values, indices] = sort(there(x), 0, descending);
+    auto [expected, places] = sort(x, 0, descending);
     EXPECT_TRUE(are_same(back(values), expected));
     EXPECT_TRUE(are_same(back(indices), places));
   }
