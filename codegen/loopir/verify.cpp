@@ -33,7 +33,7 @@ class Verifier {
       for (Id b : access.writes) written_[b] = true;
       if (kernel) check(*kernel);
       auto* product = std::get_if<Product>(&schedule.items[i]);
-      if (product && problem_.empty()) problem_ = problem_of(program_, *product);
+      if (product && problem_.empty()) problem_ = problem_of(program_, *product, Multiplier::any);
     }
     return problem_;
   }
@@ -116,16 +116,15 @@ bool takes_over(const Program& program, const Interval& a, const Interval& b) {
 
 }  // namespace
 
-std::string problem_of(const Program& program, const Product& product) {
+std::string problem_of(const Program& program, const Product& product, Multiplier by) {
   auto dtype_of = [&](const View& v) {
     return v.buffer == none ? int32_t{-1} : program.buffers[v.buffer].dtype;
   };
   int32_t element = dtype_of(product.left), result = dtype_of(product.result);
-  int32_t sums = compute_type(element);
-  bool is_known = is_floating(element);
-  bool agrees =
-      dtype_of(product.right) == element && (result == sums || result == element) &&
-      (!product.bias || dtype_of(*product.bias) == sums || dtype_of(*product.bias) == element);
+  int32_t sums = compute_type(element), bias = product.bias ? dtype_of(*product.bias) : sums;
+  bool is_known = is_floating(element) && (by == Multiplier::any || element != TN_F16);
+  bool agrees = dtype_of(product.right) == element && (result == sums || result == element) &&
+                (bias == sums || (by == Multiplier::any && bias == element));
   for (const EpilogueOp& op : product.epilogue)
     agrees &= op.kind != EpilogueOp::Kind::add || dtype_of(op.operand) == result;
   if (is_known && agrees) return "";

@@ -8,8 +8,11 @@ namespace loopir {
 /// What is wrong, in one sentence; empty where nothing is. Reads before writes, and loads and
 /// stores of kernels outside of their buffer where sizes and indices tell.
 std::string problem_of(Program& program, const Schedule& schedule);
+/// Who multiplies: CPUs take no f16, and biases of bf16 in f32 only.
+enum class Multiplier : uint8_t { cpu, any };
 /// Dtypes of a product that do not go together.
-std::string problem_of(const Program& program, const Product& product);
+std::string problem_of(const Program& program, const Product& product,
+                       Multiplier by = Multiplier::cpu);
 /// Buffers that live at the same time and overlap, or leave the arena.
 std::string problem_of(const Program& program, std::span<const Access> accesses,
                        const MemoryPlan& plan, std::span<const int64_t> symbols);

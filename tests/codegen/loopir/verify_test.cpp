@@ -58,6 +58,7 @@ TEST_F(Verifying, NamesStoresAndLoadsOutsideOfTheirBuffer) {
 }
 
 TEST_F(Verifying, NamesProductsOfDtypesThatDoNotGoTogether) {
+  Multiplier by = Multiplier::cpu;
   auto problem = [&](int32_t left, int32_t right, int32_t bias, int32_t result) {
     auto view = [&](int32_t dtype) {
       Id b = add(Buffer::Place::input, 4);
@@ -66,7 +67,7 @@ TEST_F(Verifying, NamesProductsOfDtypesThatDoNotGoTogether) {
     };
     Product p;
     p.left = view(left), p.right = view(right), p.bias = view(bias), p.result = view(result);
-    return problem_of(program, p);
+    return problem_of(program, p, by);
   };
   EXPECT_EQ(problem(TN_F32, TN_F32, TN_F32, TN_F32), "");
   EXPECT_EQ(problem(TN_F64, TN_F64, TN_F64, TN_F64), "");
@@ -76,6 +77,12 @@ TEST_F(Verifying, NamesProductsOfDtypesThatDoNotGoTogether) {
   EXPECT_NE(problem(TN_BF16, TN_BF16, TN_BF16, TN_BF16), "");
   EXPECT_NE(problem(TN_F32, TN_F32, TN_F32, TN_BF16), "");
   EXPECT_NE(problem(TN_F16, TN_F16, TN_F32, TN_F16), "");
+  EXPECT_NE(problem(TN_I32, TN_I32, TN_I32, TN_I32), "");
+  by = Multiplier::any;
+  EXPECT_EQ(problem(TN_BF16, TN_BF16, TN_BF16, TN_BF16), "");
+  EXPECT_EQ(problem(TN_F16, TN_F16, TN_F32, TN_F16), "");
+  EXPECT_NE(problem(TN_BF16, TN_F16, TN_F32, TN_F32), "");
+  EXPECT_NE(problem(TN_F16, TN_F16, TN_BF16, TN_F16), "");
   EXPECT_NE(problem(TN_I32, TN_I32, TN_I32, TN_I32), "");
 }
 
