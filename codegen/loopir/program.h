@@ -257,14 +257,14 @@ bool see_symbols(const tenon::plugin::graph& g, uint32_t value, std::set<uint32_
 struct LoweringOptions {
   int32_t device_type = TN_DEV_CPU;  // where the graph runs
   int most_operations = 96;          // an expression of more becomes a tensor in memory
-  int repeated_operations = 3;   // one that several ops read is computed by each up to this many
-  bool may_transform = false;    // convolutions
-  bool multiplies_bf16 = false;  // in products, as it is; else it is made f32 before
-  bool multiplies_f16 = false;   // the same, also in convolutions
-  bool narrow_bias = false;      // the bias of a product has the dtype of its operands
-  bool any_attention = false;    // of all floating dtypes; else of f32
-  bool rounds_narrow = false;    // bf16 and f16 after each op
-  bool optimizes_layout = true;  // images between convolutions are channels-last
+  int repeated_operations = 3;     // one that several ops read is computed by each up to this many
+  bool may_transform = false;      // convolutions
+  bool multiplies_bf16 = false;    // in products, as it is; else it is made f32 before
+  bool multiplies_f16 = false;     // the same, also in convolutions
+  bool narrow_bias = false;        // the bias of a product has the dtype of its operands
+  bool any_attention = false;      // of all floating dtypes; else of f32
+  bool rounds_narrow = false;      // bf16 and f16 after each op
+  bool optimizes_layout = true;    // images between convolutions are channels-last
   bool splits_reductions = false;  // long folds of few rows are cut into parts
   int64_t fold_blocks = 0;         // as many as give that many blocks of threads; 0: a fixed number
   bool draws = false;              // random ops are loops, if all of the graph's can be

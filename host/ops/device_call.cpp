@@ -279,7 +279,8 @@ bool can_compute_into_given(const CallArgs& functional, const Tensor& out) {
   bool only_decomposes = def.decomp && !def.formula && !def.eager;
   bool has_code = !def.view && !only_decomposes && !functional.op->mutated_args &&
                   !(def.tags & (OpTags::any_device | OpTags::creation | OpTags::random));
-  if (!has_code || (!def.meta && !def.formula) || out.numel() == 0 || has_internal_overlap(out)) return false;
+  if (!has_code || (!def.meta && !def.formula) || out.numel() == 0 || has_internal_overlap(out))
+    return false;
   bool apart = true;
   for_each_tensor(functional,
                   [&](const Tensor& t, uint32_t) { apart = apart && !may_overlap(t, out); });

@@ -146,7 +146,7 @@ const Row artifacts[] = {
 // Whatever these programs do, these names have lines of their own tests, or none but for faults.
 const std::vector<std::string> tested_elsewhere = {
     "cudagraph_static_inputs", "cudagraphs",  // recordings of a GPU: cudagraphs_tests
-    "summary",  // written when the process ends: Observing.*Summary*
+    "summary",                                // written when the process ends: Observing.*Summary*
 };
 
 std::vector<std::string> lines_of(const fs::path& path) {

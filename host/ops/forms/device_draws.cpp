@@ -60,7 +60,8 @@ bool run_into_self(const CallArgs& call, Device device) {
   CallArgs functional = call;
   functional.op = &functional_copy_form(*call.op);
   functional.n_results = functional.op->n_returns;
-  if (!single_op_slot || !single_op_slot(functional, device, {ResultPlace::Kind::self})) return false;
+  if (!single_op_slot || !single_op_slot(functional, device, {ResultPlace::Kind::self}))
+    return false;
   return_mutated(call);
   return true;
 }
