@@ -1,90 +1,14 @@
 // Kernels and eager ops on a GPU: device time of one call, and what it moves.
 //
-//   build/release/bench/gpu
-//
-// Times are medians between events around 20 calls, so that launches of the host are behind those
-// of the device; "loop" is the wall time of a call back to back.
-#include <tenon/devices.h>
-#include <tenon/tenon.h>
+//   build/release/bench/gpu            all rows
+//   build/release/bench/gpu products   those of products alone
+#include "measure.h"
 
-#include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <functional>
-#include <string>
-#include <vector>
+#include <cstring>
 
 namespace {
 
-using tenon::Device;
-using tenon::Dtype;
-using tenon::Tensor;
-
-constexpr Device gpu(tenon::DeviceType::cuda);
-
-double median(std::vector<double> of) {
-  std::nth_element(of.begin(), of.begin() + static_cast<long>(of.size() / 2), of.end());
-  return of[of.size() / 2];
-}
-
-/// Microseconds on the device.
-double device_time(const std::function<void()>& call) {
-  constexpr int calls = 20, repetitions = 15;
-  for (int i = 0; i < 3; ++i) call();
-  tenon::synchronize(gpu);
-  tenon::Stream stream = tenon::Stream::current(gpu);
-  std::vector<double> all;
-  for (int r = 0; r < repetitions; ++r) {
-    tenon::Event begin(gpu, true), end(gpu, true);
-    begin.record(stream);
-    for (int i = 0; i < calls; ++i) call();
-    end.record(stream);
-    end.synchronize();
-    all.push_back(begin.elapsed_ms(end) * 1e3 / calls);
-  }
-  return median(all);
-}
-
-/// Microseconds of the host.
-double loop_time(const std::function<void()>& call) {
-  constexpr int calls = 2000, repetitions = 15;
-  for (int i = 0; i < 100; ++i) call();
-  tenon::synchronize(gpu);
-  std::vector<double> all;
-  for (int r = 0; r < repetitions; ++r) {
-    auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < calls; ++i) call();
-    tenon::synchronize(gpu);
-    std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
-    all.push_back(took.count() / calls);
-  }
-  return median(all);
-}
-
-void report(const std::string& name, double us, double bytes) {
-  std::printf("%-44s %9.2f us", name.c_str(), us);
-  if (bytes > 0) std::printf(" %8.0f GB/s", bytes / us / 1e3);
-  std::printf("\n");
-  std::fflush(stdout);
-}
-
-/// Eagerly and compiled. One that fails is told, and the next goes on.
-template <class F>
-void measure(const std::string& name, double bytes, F f, const std::vector<Tensor>& inputs) {
-  try {
-    report(name + " eager", device_time([&] { f(inputs); }), bytes);
-  } catch (const std::exception& e) {
-    std::printf("%s eager: %s\n", name.c_str(), e.what());
-  }
-  try {
-    auto compiled = tenon::compile([f](const std::vector<Tensor>& in) { return f(in); });
-    report(name + " compiled", device_time([&] { compiled(inputs); }), bytes);
-  } catch (const std::exception& e) {
-    std::printf("%s compiled: %s\n", name.c_str(), e.what());
-  }
-}
-
-using Inputs = std::vector<Tensor>;
+using namespace bench;
 
 void measure_rows(Dtype dtype, const char* name, double item) {
   constexpr int64_t rows = 8192, columns = 4096;
@@ -110,15 +34,7 @@ void measure_points(Dtype dtype, const char* name, double item) {
           [](const Inputs& in) { return (in[0] * in[1] + 0.5).tanh() * in[0].sigmoid(); }, {x, y});
 }
 
-}  // namespace
-
-int main() {
-  if (tenon::device_count(tenon::DeviceType::cuda) == 0) {
-    std::printf("no GPU: %s\n", tenon::why_no_device(tenon::DeviceType::cuda).c_str());
-    return 0;
-  }
-  tenon::DeviceProperties p = tenon::device_properties(gpu);
-  std::printf("%s, %s, %d multiprocessors\n", p.name.c_str(), p.arch.c_str(), p.compute_units);
+void measure_kernels() {
   Tensor small = tenon::randn({1024}).to(gpu, Dtype::f32);
   report("x + 1, 1024 elements, eager loop", loop_time([&] { small + 1; }), 0);
   auto add = tenon::compile([](const Tensor& x) { return x + 1; });
@@ -127,5 +43,19 @@ int main() {
   measure_points(Dtype::bf16, "bf16", 2);
   measure_rows(Dtype::f32, "f32", 4);
   measure_rows(Dtype::bf16, "bf16", 2);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (tenon::device_count(tenon::DeviceType::cuda) == 0) {
+    std::printf("no GPU: %s\n", tenon::why_no_device(tenon::DeviceType::cuda).c_str());
+    return 0;
+  }
+  tenon::DeviceProperties p = tenon::device_properties(gpu);
+  std::printf("%s, %s, %d multiprocessors\n", p.name.c_str(), p.arch.c_str(), p.compute_units);
+  bool is_all = argc < 2 || std::strcmp(argv[1], "products") != 0;
+  if (is_all) measure_kernels();
+  measure_products();
   return 0;
 }

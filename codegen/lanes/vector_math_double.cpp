@@ -34,9 +34,6 @@ constexpr double erf_far_terms[] = {
     -0x1.73667e3c0de82p-11, -0x1.e66a4a3bb7a1fp-14, 0x1.6f2e15c2d1820p-11,  0x1.eb53289572107p-11,
     0x1.3f4066061a67ap-11,  0x1.b9f9118df2442p-13,  0x1.10f94c4fc0ad5p-15};
 
-/// exp(r) - 1 for |r| <= ln 2 / 2.
-Lanes expm1_near_zero(Lanes r) { return fma(r * r, polynomial(r, exp_terms), r); }
-
 /// A sum of two numbers of which the second is about what rounding took from the first.
 struct Sum {
   Lanes high, low;
@@ -50,10 +47,11 @@ Lanes quotient(const Sum& a, const Sum& b) {
   return fma(rest, inverse, q);
 }
 
-struct Split {
-  Lanes m, k;
-};
-Split split_bits(Lanes x) {
+}  // namespace
+
+Lanes expm1_near_zero(Lanes r) { return fma(r * r, polynomial(r, exp_terms), r); }
+
+Split split_real(Lanes x) {
   constexpr uint64_t low = 0x3fe8000000000000;  // 0.75
   Lanes subnormal = x < 0x1p-1022;
   Lanes above = to_bits(select(subnormal, x * 0x1p54, x));
@@ -63,8 +61,6 @@ Split split_bits(Lanes x) {
   return {m, k - select(subnormal, x.number(54), x.number(0))};
 }
 
-}  // namespace
-
 Lanes exp_f64(Lanes x) {
   ExpArgument argument = exp_argument(at_most(at_least(x, -746), 710));
   return scaled(expm1_near_zero(argument.r) + 1.0, argument, x < 0.0);
@@ -73,7 +69,7 @@ Lanes exp_f64(Lanes x) {
 Lanes log_f64(Lanes x) {
   constexpr double ln2_high = 0x1.62e42fefa39efp-1, ln2_low = 0x1.abc9e3b39803fp-56;
   bool direct = has_exponent_instructions(x);
-  Split parts = direct ? Split{mantissa_of(x), exponent_of(x, mantissa_of(x))} : split_bits(x);
+  Split parts = direct ? Split{mantissa_of(x), exponent_of(x, mantissa_of(x))} : split_real(x);
   Lanes f = parts.m - 1.0;
   Lanes s = f / (f + 2.0);
   Lanes z = s * s;

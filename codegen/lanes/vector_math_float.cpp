@@ -65,9 +65,6 @@ Lanes exp_of_negative(Lanes x) {
 }
 
 /// x = m 2^k, m in [0.75, 1.5), for positive numbers, from the bits.
-struct Split {
-  Lanes m, k;
-};
 Split split_bits(Lanes x) {
   constexpr uint32_t low = 0x3f400000;  // 0.75
   Lanes subnormal = x < 0x1p-126;

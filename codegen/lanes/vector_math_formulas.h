@@ -39,6 +39,13 @@ Lanes log_f64(Lanes x);
 Lanes sigmoid_f64(Lanes x);
 Lanes tanh_f64(Lanes x);
 Lanes erf_f64(Lanes x);
+/// exp(r) - 1 of doubles with |r| <= ln 2 / 2.
+Lanes expm1_near_zero(Lanes r);
+/// A positive double as m 2^k, m in [0.75, 1.5).
+struct Split {
+  Lanes m, k;
+};
+Split split_real(Lanes x);
 
 /// x = n ln 2 + r, |r| <= ln 2 / 2, for the x whose exponential is neither 0 nor infinite. Float or
 /// double. `shifted` has n modulo 2^9 (float) or 2^12 in its lowest bits as an integer.

@@ -188,7 +188,8 @@ struct NumbersRead {
       if (!seen.insert(v).second) continue;
       const ValueNode n = x.value_at(v);
       Operands read = operands_of(n);
-      if (n.code == value_real || (read.index != none && has_symbols(read.index))) return true;
+      bool is_number = n.code == value_real || n.code == value_drawn;
+      if (is_number || (read.index != none && has_symbols(read.index))) return true;
       for (Id o : read.values)
         if (o != none) open.push_back(o);
       if (read.index != none) add_values(x, read.index, open);

@@ -164,6 +164,14 @@ std::optional<uint32_t> Arguments::place_of_real(const tn_arg& a) {
   return expr ? std::optional(place_of(*expr)) : std::nullopt;
 }
 
+// As the host draws: two blocks of its generator serve four elements.
+uint32_t Arguments::place_of_draw(Id elements) {
+  Id fours = x_.floordiv(x_.add(elements, x_.constant(3)), x_.constant(4));
+  uint32_t place = add_real({Real::Op::seed, 0, x_.multiply(fours, x_.constant(2))});
+  add_real({Real::Op::first_block});
+  return place;
+}
+
 uint32_t Arguments::place_of(uint32_t expr) {
   if (expr == TN_EXPR_STATIC) throw declined("a number has no expression");
   if (auto known = reals_of_.find(expr); known != reals_of_.end()) return known->second;

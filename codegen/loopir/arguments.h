@@ -42,6 +42,8 @@ class Arguments {
   Id number(const tn_arg& a, int32_t dtype);
   /// The place of a symbolic real number in the table, or nothing where the argument is none.
   std::optional<uint32_t> place_of_real(const tn_arg& a);
+  /// A place in the table for a draw of `elements` random numbers.
+  uint32_t place_of_draw(Id elements);
 
  private:
   std::optional<uint32_t> real_expression(const tn_arg& a) const;

@@ -37,7 +37,7 @@ bool can_convolve(const Tensor& a, const Tensor& b);
 template <class Step>
 std::optional<int32_t> computed_in(Lowering& to, Step step, int32_t given, size_t ndim) {
   std::vector<int32_t> candidates;
-  if (given != TN_F16) candidates.push_back(given);
+  if (given != TN_F16 || to.options.multiplies_f16) candidates.push_back(given);
   if (is_narrow(given)) candidates.push_back(TN_F32);
   for (int32_t dtype : candidates) {
     bool has_loops = dtype == TN_F32 && ndim < 5;  // where no kernel is fast

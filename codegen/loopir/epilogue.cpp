@@ -7,8 +7,8 @@
 // result, is compared, expression by expression from the outside in, with the formulas of those
 // functions. Each step inwards is one epilogue op; the residual of an addition is a further operand
 // with the result's layout. Values are hash-consed, so "the same x twice" is equality of ids. What
-// does not match stays a kernel of its own. A product of bf16 also takes over the rounding of its
-// result; roundings in between are left out where values in registers are not rounded.
+// does not match stays a kernel of its own. A product of narrow floats also takes over the rounding
+// of its result; roundings in between are left out where values in registers are not rounded.
 //
 // A kernel that writes the elements in another layout, as a graph output is promised in, is a part
 // of a convolution too where that may write in any layout.
@@ -53,7 +53,7 @@ struct Matcher {
     if (Id u = other(v, TN_F_MAX, 0); u != none) return u;
     if (!is(v, TN_F_SELECT)) return none;
     const ValueNode& s = x.value_at(v);
-    if (!is(s.a, TN_F_LE) || !is_number(s.b, 0)) return none;
+    if (!is(s.a, TN_F_LT) || !is_number(s.b, 0)) return none;
     const ValueNode& c = x.value_at(s.a);
     return c.a == s.c && is_number(c.b, 0) ? s.c : none;
   }
@@ -89,6 +89,23 @@ struct Matcher {
     return half_times(v, [&](Id f, Id u) {
       return is(f, TN_F_ERF) && other(operand(f, TN_F_ERF), TN_F_MUL, 0.70710678118654752) == u;
     });
+  }
+  /// The other operand of a product one of whose operands is `u`.
+  Id without(Id v, Id u) const {
+    if (!is(v, TN_F_MUL)) return none;
+    const ValueNode& n = x.value_at(v);
+    return n.a == u ? n.b : n.b == u ? n.a : none;
+  }
+  // sqrt(2 / pi) * (u + 0.044715 * u * u * u)
+  bool is_argument_of_gelu(Id v, Id u) const {
+    Id sum = v == none ? none : other(v, TN_F_MUL, 0.79788456080286536);
+    if (!is(sum, TN_F_ADD)) return false;
+    const ValueNode& n = x.value_at(sum);
+    Id cube = n.a == u ? n.b : n.b == u ? n.a : none;
+    return other(without(without(cube, u), u), TN_F_MUL, 0.044715) == u;
+  }
+  Id gelu_tanh(Id v) const {
+    return half_times(v, [&](Id f, Id u) { return is_argument_of_gelu(operand(f, TN_F_TANH), u); });
   }
 
   Id silu(Id v) const {
@@ -148,16 +165,16 @@ class Absorber {
   /// Whether the product may store its result there in place of its own buffer: rounded.
   bool may_round(const Product& p, Id to) const {
     const Buffer &from = program_.buffers[p.result.buffer], &b = program_.buffers[to];
-    return program_.buffers[p.left.buffer].dtype == b.dtype && b.dtype == TN_BF16 &&
+    return program_.buffers[p.left.buffer].dtype == b.dtype && is_narrow(b.dtype) &&
            from.dtype == TN_F32 && from.sizes == b.sizes && from.strides == b.strides;
   }
   static bool may_round(const Convolution&, Id) { return false; }
-  /// The value without conversions between f32 and bf16 that round nothing.
+  /// The value without conversions between f32 and narrow floats that round nothing.
   Id unrounded(Id v) const {
     for (; Matcher{x_}.is(v, TN_F_CAST); v = x_.value_at(v).a) {
       int32_t to = x_.dtype_of(v), from = x_.dtype_of(x_.value_at(v).a);
-      bool widens = from == TN_BF16 && to == TN_F32;
-      if (!widens && (rules_.rounds_narrow || from != TN_F32 || to != TN_BF16)) break;
+      bool widens = is_narrow(from) && to == TN_F32;
+      if (!widens && (rules_.rounds_narrow || from != TN_F32 || !is_narrow(to))) break;
     }
     return v;
   }
@@ -186,6 +203,7 @@ class Absorber {
                                     {Kind::hardsigmoid, m.hardsigmoid(v)},
                                     {Kind::silu, m.silu(v)},
                                     {Kind::gelu_erf, m.gelu_erf(v)},
+                                    {Kind::gelu_tanh, rules_.gelu_tanh ? m.gelu_tanh(v) : none},
                                     {Kind::sigmoid, m.operand(v, TN_F_SIGMOID)},
                                     {Kind::tanh, m.operand(v, TN_F_TANH)}};
     for (const Candidate& c : candidates)
@@ -261,7 +279,7 @@ class Absorber {
     const Statement* s = only_statement(reader);
     if (!s || s->buffer == none) return;
     // A result that is rounded already is not the sum that functions are applied to.
-    if (rules_.rounds_narrow && program_.buffers[result].dtype == TN_BF16) return;
+    if (rules_.rounds_narrow && is_narrow(program_.buffers[result].dtype)) return;
     std::optional<Id> load_index = index_of_load(s->value, result);
     if (!load_index) return;
     Reader r{result, *load_index, s->buffer, s->index};
@@ -270,8 +288,8 @@ class Absorber {
     if (moves ? !can_move(call, r) : r.load_index != r.store_index) return;
     zero_ = call.result.offset;
     std::vector<EpilogueOp> ops;
-    // What is stored in bf16 is rounded at the end.
-    bool is_rounded = x_.dtype_of(s->value) == TN_BF16 && Matcher{x_}.is(s->value, TN_F_CAST);
+    // What is stored in a narrow dtype is rounded at the end.
+    bool is_rounded = is_narrow(x_.dtype_of(s->value)) && Matcher{x_}.is(s->value, TN_F_CAST);
     Id value = is_rounded ? x_.value_at(s->value).a : s->value;
     if (!match(value, r, ops) || (ops.empty() && !rounds && !moves)) return;
     Call made = call;

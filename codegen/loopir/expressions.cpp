@@ -24,6 +24,8 @@ Operands operands_of(const ValueNode& n) {
       return {{n.a, n.c, none}, n.b};
     case value_divisor:
       return {{n.a, n.c, none}, none};
+    case value_drawn:
+      return {{none, none, none}, n.b};
     case value_constant:
     case value_folded:
     case value_real:
@@ -123,7 +125,7 @@ namespace {
 /// What is not made of values.
 bool is_leaf(uint16_t code) {
   return code == value_index || code == value_constant || code == value_folded ||
-         code == value_real;
+         code == value_real || code == value_drawn;
 }
 
 /// Rewrites a value bottom up, each node once.
@@ -161,7 +163,8 @@ class Rewriter {
 Id Expressions::substitute(Id v, const Substitution& by) {
   if (by.empty() || !meets(variables_of(v), by)) return v;
   Rewriter rewrite(*this, [&](ValueNode n) {
-    if (n.code == value_load || n.code == value_checked) n.b = substitute_index(n.b, by);
+    if (n.code == value_load || n.code == value_checked || n.code == value_drawn)
+      n.b = substitute_index(n.b, by);
     if (n.code == value_index) n.a = substitute_index(n.a, by);
     return value(n);
   });
@@ -181,7 +184,7 @@ Id Expressions::map_values(Id i, const std::function<Id(Id)>& f) {
 Id Expressions::replace_loads(Id v, const std::function<Id(const ValueNode&)>& by) {
   std::function<Id(Id)> in_index;
   Rewriter rewrite(*this, [&](ValueNode n) {
-    if (n.code == value_load) n.b = in_index(n.b);
+    if (n.code == value_load || n.code == value_drawn) n.b = in_index(n.b);
     if (n.code == value_index) n.a = in_index(n.a);
     if (n.code != value_load) return value(n);
     Id other = by(n);
@@ -194,7 +197,7 @@ Id Expressions::replace_loads(Id v, const std::function<Id(const ValueNode&)>& b
 Id Expressions::masked(Id v, Id mask) {
   std::function<Id(Id)> in_index;
   Rewriter rewrite(*this, [&](ValueNode n) {
-    if (n.code == value_load) n.b = in_index(n.b);
+    if (n.code == value_load || n.code == value_drawn) n.b = in_index(n.b);
     if (n.code == value_index) n.a = in_index(n.a);
     if (n.code == value_load || n.code == value_checked || n.code == value_divisor)
       n.c = n.c == none ? mask : apply(TN_F_BAND, TN_BOOL, n.c, mask);

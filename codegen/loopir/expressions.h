@@ -22,8 +22,14 @@ enum : uint16_t {
   value_constant,     // a, b: low and high half of an i64 or of an f64, by dtype
   value_folded,       // a: which fold of the kernel; the folded value
   value_real,         // a: place in the table of numbers (reals.h); an f64
-  value_divisor       // a: integer, c: as for load. 0 stops the program
+  value_divisor,      // a: integer, c: as for load. 0 stops the program
+  value_drawn,        // a: place of the draw in the table of numbers (reals.h), b: which of its
+                      // elements (index), c: a Draw; an f64
+  value_exact         // a: a product of real numbers, rounded as it stands: no sum takes it in
 };
+
+/// Distributions of random numbers: uniform over [0, 1), normal of mean 0 and deviation 1.
+enum class Draw : uint8_t { uniform, normal };
 
 struct ValueNode {
   uint16_t code;
@@ -53,6 +59,9 @@ class Expressions : public Indices {
   }
   Id index_value(Id index) { return value({value_index, TN_I64, index}); }
   Id real_value(uint32_t place) { return value({value_real, TN_F64, place}); }
+  Id drawn(uint32_t place, Id element, Draw of) {
+    return value({value_drawn, TN_F64, place, element, static_cast<Id>(of)});
+  }
   Id number(double number, int32_t dtype);
   Id number(int64_t number, int32_t dtype);
   Id apply(uint16_t code, int32_t dtype, Id a, Id b = none, Id c = none) {

@@ -106,7 +106,7 @@ class Builder {
       const ValueNode n = x_.value_at(open.back());
       open.pop_back();
       bool hard = (n.code >= TN_F_EXP && n.code <= TN_F_DIGAMMA) || n.code == TN_F_POW ||
-                  n.code == TN_F_DIV;
+                  n.code == TN_F_DIV || n.code == value_drawn;
       if (hard || --left < 0) return false;
       for (Id o : operands_of(n).values)
         if (o != none) open.push_back(o);

@@ -76,6 +76,8 @@ struct AbsorbRules {
   std::function<bool(const Convolution&)> can_move;
   /// bf16 and f16 are rounded between functions.
   bool rounds_narrow = false;
+  /// There are routines with this function.
+  bool gelu_tanh = false;
 };
 /// Makes kernels that only apply functions to the result of one product or convolution, round it or
 /// bring it into another layout, a part of that.

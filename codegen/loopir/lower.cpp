@@ -162,7 +162,7 @@ void GraphLowering::lower_node_by_rules(const node& n) {
          {view_rules(), copy_rules(), reduce_rules(), scan_rules(), scatter_rules(), bag_rules(),
           norm_rules(), index_rules(), pool_rules(), pool_backward_rules(), pad_rules(),
           resample_rules(), loss_rules(), matrix_rules(), attention_rules(), recurrent_rules(),
-          storage_rules()})
+          storage_rules(), random_rules()})
       for (const Rule& rule : list) out.emplace(rule.op, &rule);
     return out;
   }());
@@ -254,9 +254,28 @@ void GraphLowering::lower_outputs() {
   }
 }
 
+namespace {
+
+// What the host draws it takes from the generator when it gets there, loops have theirs before the
+// call begins: together they would not follow the order of the graph.
+bool draws_in_disorder(const Program& program) {
+  bool has_draws = false, has_ops = false;
+  for (const Real& r : program.reals) has_draws = has_draws || r.op == Real::Op::seed;
+  for (const Step& step : program.steps)
+    if (auto* op = std::get_if<Extern>(&step)) has_ops = has_ops || op->is_random;
+  return has_draws && has_ops;
+}
+
+}  // namespace
+
 Program lower(const tn_compile_request& request, const LoweringOptions& options) {
   Program program;
   GraphLowering(program, request, options).run();
+  if (draws_in_disorder(program)) {
+    LoweringOptions by_host = options;
+    by_host.draws = false;
+    return lower(request, by_host);
+  }
   drop_dead_steps(program);
   return program;
 }

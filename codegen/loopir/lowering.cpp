@@ -1,6 +1,8 @@
 // Tensors while a graph is lowered: how rules read and make them, and which of them get memory.
 #include "lowering.h"
 
+#include "parts.h"
+
 #include <algorithm>
 #include <unordered_map>
 
@@ -154,9 +156,8 @@ int Lowering::cost(Id value, int limit) {
     const ValueNode& n = x.value_at(v);
     bool hard = n.code >= TN_F_EXP && n.code <= TN_F_DIGAMMA && n.code != TN_F_SQRT;
     bool is_free = n.code == value_constant || n.code == value_index || n.code == value_real;
-    sum += hard || n.code == TN_F_POW || n.code == TN_F_ATAN2 ? 8
-           : n.code == TN_F_DIV                               ? 3
-                                                              : !is_free;
+    hard = hard || n.code == TN_F_POW || n.code == TN_F_ATAN2 || n.code == value_drawn;
+    sum += hard ? 8 : n.code == TN_F_DIV ? 3 : !is_free;
     for (Id o : operands_of(n).values)
       if (o != none) open.push_back(o);
   }
@@ -177,35 +178,21 @@ void Lowering::set(Id graph_value, Tensor t) {
   tensors[graph_value] = std::move(t);
 }
 
-// A fold of much into little has too few rows for all threads: its longest dimension is cut into a
-// fixed number of parts, whatever the threads, and the parts are folded in order.
+// A fold of much into little has too few rows for all threads: the parts are folded in order.
 std::optional<Tensor> Lowering::fold_in_parts(const Ids& outer, const Ids& reduced, Fold fold,
                                               int32_t dtype, const Ids& sizes, Id value,
                                               const std::string& name) {
-  constexpr int64_t few_rows = 16, much = 32768, most_parts = 64, least_parts = 8;
-  int64_t rows = x.hint(x.product_of(sizes)), longest = 0, elements = 1;
-  Id cut = none;
-  for (Id v : reduced) {
-    if (x.index_at(v).kind != IndexKind::variable) continue;
-    int64_t n = x.number_of(x.extent_of(v)).value_or(0);
-    elements *= n;
-    if (n > longest) longest = n, cut = v;
-  }
   bool is_plain = fold != Fold::arg_min && fold != Fold::arg_max;
-  if (!options.splits_reductions || !is_plain || rows >= few_rows || elements < much)
-    return std::nullopt;
-  int64_t parts = most_parts;
-  while (parts >= least_parts && longest % parts) --parts;
-  if (parts < least_parts) return std::nullopt;
-  Id part = x.variable(x.constant(parts)), within = x.variable(x.constant(longest / parts));
-  Id at = x.add(x.multiply(part, x.constant(longest / parts)), within);
-  Ids more_outer = outer, more_sizes = sizes, inner = reduced;
-  more_outer.push_back(part);
-  more_sizes.push_back(x.constant(parts));
-  std::replace(inner.begin(), inner.end(), cut, within);
-  Tensor sums =
-      fold_over(more_outer, inner, fold, dtype, more_sizes, x.substitute(value, {{cut, at}}), name);
-  return folded(fold, dtype, sizes, {x.constant(parts)}, name.c_str(),
+  if (!options.splits_reductions || !is_plain) return std::nullopt;
+  auto cut = options.fold_blocks ? parts_for_blocks(*this, reduced, sizes, value)
+                                 : equal_parts(*this, reduced, sizes, value);
+  if (!cut) return std::nullopt;
+  Id parts = x.extent_of(cut->part);
+  Ids more_outer = outer, more_sizes = sizes;
+  more_outer.push_back(cut->part);
+  more_sizes.push_back(parts);
+  Tensor sums = fold_over(more_outer, cut->reduced, fold, dtype, more_sizes, cut->value, name);
+  return folded(fold, dtype, sizes, {parts}, name.c_str(),
                 [&](std::span<const Id> i, std::span<const Id> p) {
                   Ids all(i.begin(), i.end());
                   all.push_back(p[0]);

@@ -46,6 +46,7 @@ std::span<const Rule> loss_rules();
 std::span<const Rule> matrix_rules();
 std::span<const Rule> attention_rules();
 std::span<const Rule> recurrent_rules();
+std::span<const Rule> random_rules();
 /// Any op with a formula.
 bool lower_formula(Lowering& to, const tenon::plugin::node& node);
 /// Any op at all, run by the host.

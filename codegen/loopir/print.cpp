@@ -156,8 +156,15 @@ class ValueText {
         out_ += "number" + std::to_string(n.a);
         return;
       case value_divisor:
-        out_ += "divisor(";
+      case value_exact:
+        out_ += n.code == value_exact ? "exact(" : "divisor(";
         write(n.a);
+        out_ += ")";
+        return;
+      case value_drawn:
+        out_ += n.c == static_cast<Id>(Draw::normal) ? "normal" : "uniform";
+        out_ += std::to_string(n.a) + "(";
+        write_index(n.b);
         out_ += ")";
         return;
       default:

@@ -94,14 +94,24 @@ constexpr Way last_way = Way::direct_in_halves;
 /// What is done to a result before it is stored, in order; `operand` of add: in the result's
 /// layout.
 struct EpilogueOp {
-  enum class Kind : uint8_t { relu, hardswish, hardsigmoid, silu, gelu_erf, sigmoid, tanh, add };
+  enum class Kind : uint8_t {
+    relu,
+    hardswish,
+    hardsigmoid,
+    silu,
+    gelu_erf,
+    sigmoid,
+    tanh,
+    add,
+    gelu_tanh  // last: saved forms hold the numbers
+  };
   Kind kind;
   View operand;
 };
 
 /// result[b, m, n] = alpha * (left[b, m, k] x right[b, k, n]) + bias[n]; without batch b is absent,
-/// with a bias alpha is 1. All are f32 or all f64; or left and right are bf16, the bias f32, and
-/// the result f32 or bf16, rounded once.
+/// with a bias alpha is 1. All are f32 or all f64; or left and right are bf16 or both f16, and the
+/// bias and the result each have that dtype or f32; the result is rounded once.
 struct Product {
   View left, right, result;
   std::optional<View> bias;
@@ -136,10 +146,11 @@ struct ConvolutionGradient {
   std::string name;
 };
 
-/// result[b, h, m, d] = softmax(scale * query x key^T + mask) x value, rows of no key giving 0.
+/// result[b, h, m, d] = softmax(scale * query x key^T + mask) x value, rows of no key giving 0. All
+/// are of one dtype.
 struct Attention {
   View query, key, value, result;  // 4-d: batch, heads, positions, channels
-  std::optional<View> mask;  // bool or f32, as [b, h, m, n]; repeated dimensions have stride 0
+  std::optional<View> mask;  // bool or that, as [b, h, m, n]; repeated dimensions have stride 0
   int32_t mask_dtype = TN_F32;
   bool is_causal = false;
   double scale = 1;
@@ -178,6 +189,7 @@ struct Extern {
   bool looks_by_place = false;       // operands are views of the storages that the graph promises
   bool has_effect = false;           // it runs whoever reads its results
   bool is_ordered = false;           // it runs behind the ordered ones that come before it
+  bool is_random = false;            // it draws from the host's generator
 };
 
 using Step =
@@ -244,13 +256,18 @@ bool see_symbols(const tenon::plugin::graph& g, uint32_t value, std::set<uint32_
 
 struct LoweringOptions {
   int32_t device_type = TN_DEV_CPU;  // where the graph runs
-  int most_operations = 96;      // an expression of more becomes a tensor in memory
+  int most_operations = 96;          // an expression of more becomes a tensor in memory
   int repeated_operations = 3;   // one that several ops read is computed by each up to this many
   bool may_transform = false;    // convolutions
   bool multiplies_bf16 = false;  // in products, as it is; else it is made f32 before
+  bool multiplies_f16 = false;   // the same, also in convolutions
+  bool narrow_bias = false;      // the bias of a product has the dtype of its operands
+  bool any_attention = false;    // of all floating dtypes; else of f32
   bool rounds_narrow = false;    // bf16 and f16 after each op
   bool optimizes_layout = true;  // images between convolutions are channels-last
-  bool splits_reductions = false;
+  bool splits_reductions = false;  // long folds of few rows are cut into parts
+  int64_t fold_blocks = 0;         // as many as give that many blocks of threads; 0: a fixed number
+  bool draws = false;              // random ops are loops, if all of the graph's can be
   /// Whether a convolution or a gradient of one has a fast kernel for the sizes seen; its views
   /// have sizes, and no buffers yet. Without it, all have one.
   std::function<bool(const Program&, const Step&)> has_fast_kernel;

@@ -28,13 +28,42 @@ double combined(Real::Op op, double a, double b) {
   }
 }
 
+/// The blocks that the draws of one call take.
+class Drawing {
+ public:
+  Drawing(const Program& program, std::span<const int64_t> symbols) {
+    uint64_t blocks = 0;
+    for (const Real& r : program.reals)
+      if (r.op == Real::Op::seed) {
+        taken_.push_back(blocks);
+        blocks += static_cast<uint64_t>(program.expressions.evaluate(r.index, symbols));
+      }
+    if (taken_.empty()) return;
+    const tn_svc_api& host = *tenon::plugin::host->svc;
+    tenon::plugin::check(host.rng_reserve(TN_DEV_CPU, -1, blocks, &seed_, &first_));
+  }
+  int64_t seed() const { return static_cast<int64_t>(seed_); }
+  /// Of the draws in order.
+  int64_t next_first_block() { return static_cast<int64_t>(first_ + taken_[next_++]); }
+
+ private:
+  std::vector<uint64_t> taken_;  // before each draw
+  uint64_t seed_ = 0, first_ = 0;
+  size_t next_ = 0;
+};
+
 }  // namespace
 
 std::span<const int64_t> table_of(const Program& program, std::span<const int64_t> symbols,
                                   std::vector<int64_t>& memory) {
   if (program.reals.empty()) return symbols;
   memory.assign(symbols.begin(), symbols.end());
+  Drawing drawing(program, symbols);
   for (const Real& r : program.reals) {
+    if (r.op == Real::Op::seed || r.op == Real::Op::first_block) {
+      memory.push_back(r.op == Real::Op::seed ? drawing.seed() : drawing.next_first_block());
+      continue;
+    }
     double number = r.number;
     if (r.op == Real::Op::index)
       number = static_cast<double>(program.expressions.evaluate(r.index, symbols));

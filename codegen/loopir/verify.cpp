@@ -122,9 +122,10 @@ std::string problem_of(const Program& program, const Product& product) {
   };
   int32_t element = dtype_of(product.left), result = dtype_of(product.result);
   int32_t sums = compute_type(element);
-  bool is_known = element == TN_F32 || element == TN_F64 || element == TN_BF16;
-  bool agrees = dtype_of(product.right) == element && (result == sums || result == element) &&
-                (!product.bias || dtype_of(*product.bias) == sums);
+  bool is_known = is_floating(element);
+  bool agrees =
+      dtype_of(product.right) == element && (result == sums || result == element) &&
+      (!product.bias || dtype_of(*product.bias) == sums || dtype_of(*product.bias) == element);
   for (const EpilogueOp& op : product.epilogue)
     agrees &= op.kind != EpilogueOp::Kind::add || dtype_of(op.operand) == result;
   if (is_known && agrees) return "";

@@ -50,7 +50,7 @@ template <class T, class V = typename LanesOf<T>::Vector>
 static inline V finished(V x, Finish::Kind kind, V operand, T factor) {
   switch (kind) {
     case Finish::Kind::relu:
-      return x <= 0 ? V{} : x;
+      return x < 0 ? V{} : x;
     case Finish::Kind::hardswish:
       return x * (clip<T>(x + 3, 0, 6) / 6);
     case Finish::Kind::hardsigmoid:

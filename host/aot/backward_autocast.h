@@ -2,32 +2,26 @@
 #pragma once
 
 #include "core/dispatch.h"
-
-#include <tenon/autocast.h>
+#include "ops/autocast_state.h"
 
 namespace tenon {
 
 /// The autocast state that calls on this thread are made under now; off below BelowAutocast.
-AutocastOptions autocast_in_effect();
-
-/// Whether both cast alike.
-inline bool same_casts(const AutocastOptions& a, const AutocastOptions& b) {
-  return a.enabled == b.enabled && (!a.enabled || a.dtype == b.dtype);
-}
+AutocastState autocast_in_effect();
 
 /// What the flag makes of the state that the forward was called under. Throws UserError for a value
 /// that is none of the flag's.
-AutocastOptions autocast_of_backward(const AutocastOptions& forward);
+AutocastState autocast_of_backward(const AutocastState& forward);
 
-/// Calls are made under `options` while one lives, whatever was set or excluded before.
+/// Calls are made under `state` while one lives, whatever was set or excluded before.
 class AutocastScope {
  public:
-  explicit AutocastScope(const AutocastOptions& options);
+  explicit AutocastScope(const AutocastState& state);
   ~AutocastScope();
 
  private:
   ModeScope keys_;
-  Dtype dtype_;
+  AutocastState before_;
 };
 
 }  // namespace tenon

@@ -39,7 +39,7 @@ void tell_symbols(const Graph& forward, std::vector<Tensor>& results, Derivative
 }  // namespace
 
 std::optional<Derivative> differentiate(GraphRecorder& recorder, std::vector<Tensor>& results,
-                                        const AutocastOptions& backward_autocast) {
+                                        const AutocastState& backward_autocast) {
   Derivative derivative;
   derivative.n_primals = static_cast<uint32_t>(recorder.graph().inputs().size());
   derivative.n_results = static_cast<uint32_t>(results.size());

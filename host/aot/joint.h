@@ -9,6 +9,6 @@ namespace tenon {
 /// Sends tangents, further inputs of the graph, through the tape that `results` were recorded on,
 /// and adds the gradients to them; nothing where no result needs one.
 std::optional<Derivative> differentiate(GraphRecorder& recorder, std::vector<Tensor>& results,
-                                        const AutocastOptions& backward_autocast);
+                                        const AutocastState& backward_autocast);
 
 }  // namespace tenon

@@ -8,8 +8,7 @@
 
 #include "aot/view_inverse.h"
 #include "graph/artifact.h"
-
-#include <tenon/autocast.h>
+#include "ops/autocast_state.h"
 
 #include <functional>
 #include <memory>
@@ -29,7 +28,7 @@ struct LowerOptions {
   /// The gradients of the inputs that need them are computed too; input mutations are not kept.
   bool training = false;
   /// Training: the autocast state under which gradients are recorded.
-  AutocastOptions backward_autocast{.enabled = false};
+  AutocastState backward_autocast;
 };
 
 /// How one output of the original graph is made from what the functional graph gives.

@@ -97,8 +97,8 @@ class InferenceWrapper final : public Artifact {
     Tensor member = share(inputs[shared.members[0]]);
     auto n = (last - first) / static_cast<int64_t>(itemsize(member.dtype()));
     auto* owner = new StorageRef(impl_of(member)->storage_ref);
-    return from_memory(
-        first, {n}, member.dtype(), std::nullopt,
+    return from_memory_on(
+        member.device(), first, {n}, member.dtype(), std::nullopt,
         [](void* o) { delete static_cast<StorageRef*>(o); }, owner);
   }
 

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "graph/record.h"
-#include "ops/autocast.h"
+#include "ops/autocast_state.h"
 
 #include <tenon/autograd.h>
 
@@ -25,7 +25,7 @@ struct Frame {
   std::vector<Tensor> inputs;
   std::vector<uint64_t> versions;
   RngState random;
-  AutocastOptions autocast;
+  AutocastState autocast;
   size_t n_saved = 0;
   std::vector<Tensor> again;  ///< what the second run saved; an entry is given away once
   std::mutex lock;
@@ -43,7 +43,7 @@ struct Frame {
     again.clear();
     {
       EnableGradGuard grad;
-      AutocastGuard as_before(autocast);
+      AutocastGuard cpu_as_before(autocast.cpu), cuda_as_before(autocast.cuda);
       SavedTensorHooks collect(
           [this](const Tensor& t) {
             again.push_back(t.detach());

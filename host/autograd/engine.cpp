@@ -7,7 +7,8 @@
 // Method: one walk from the roots counts the edges into each node and, where only some inputs are
 // wanted, which nodes lead there. Then ready nodes are taken from a heap, the highest sequence
 // number first: the tape backwards, leaves before all others, so that memory of gradients is freed
-// early. Around each node run its hooks: of tensors, before, after. All happens on the calling
+// early. Around each node run its hooks: of tensors, before, after. A node runs under the streams
+// of devices that were current when it was recorded (pass_streams.h). All happens on the calling
 // thread; the state of a pass is its own, and a node is locked while it runs, so that passes of
 // several threads may share nodes. Source: PyTorch's engine. Cost: about 0.2 us a node besides the
 // node itself.
@@ -16,6 +17,7 @@
 #include "autograd/accumulate_grad.h"
 #include "autograd/anomaly.h"
 #include "autograd/grad_state.h"
+#include "autograd/pass_streams.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 
@@ -49,7 +51,7 @@ class GradientPass {
     for (size_t i = 0; i < roots.size(); ++i) {
       if (!roots[i]) continue;
       NodeTask& task = tasks_[roots[i].node.get()];
-      deliver(task, *roots[i].node, roots[i].input, std::move(grads[i]));
+      deliver(nullptr, task, *roots[i].node, roots[i].input, std::move(grads[i]));
       task.reached = true;
       --task.waiting_for;
     }
@@ -61,7 +63,18 @@ class GradientPass {
       ready_.pop_back();
       run_node(node);
     }
+    streams_.finish();
     return std::move(captured_);
+  }
+
+  // Code in the place of nodes would run under the caller's streams.
+  bool runs_elsewhere(const std::vector<Edge>& roots) {
+    if (!streams_.are_chosen()) return false;
+    count_edges(roots);
+    bool found = std::ranges::any_of(
+        tasks_, [&](const auto& entry) { return streams_.is_elsewhere(*entry.first); });
+    tasks_.clear();
+    return found;
   }
 
   const EngineOptions& options() const { return options_; }
@@ -120,11 +133,17 @@ class GradientPass {
     }
   }
 
-  void deliver(NodeTask& task, const Node& node, uint32_t input, Tensor grad) {
+  void deliver(const Node* from, NodeTask& task, const Node& node, uint32_t input, Tensor grad) {
     if (!task.needed || !grad.defined()) return;
+    streams_.hand_over(grad, from, node);
     if (task.grads.empty()) task.grads.resize(node.n_inputs());
     Tensor& slot = task.grads[input];
-    slot = slot.defined() ? add_gradients(std::move(slot), grad) : std::move(grad);
+    if (!slot.defined()) {
+      slot = std::move(grad);
+      return;
+    }
+    StreamChoiceScope of_node = streams_.enter(node);
+    slot = add_gradients(std::move(slot), grad);
   }
 
   void make_ready(const std::shared_ptr<Node>& node) {
@@ -136,12 +155,18 @@ class GradientPass {
 
   void run_node(const std::shared_ptr<Node>& node) {
     NodeTask& task = tasks_[node.get()];
+    StreamChoiceScope of_node = streams_.enter(*node);
     std::vector<Tensor> grads = std::move(task.grads), outputs;
     grads.resize(node->n_inputs());
     if (task.needed && task.reached) {
       run_tensor_hooks(*node, grads);
-      for (const auto& [input, number] : task.captures) captured_[number] = grads[input];
+      for (const auto& [input, number] : task.captures) {
+        captured_[number] = grads[input];
+        streams_.give_to_caller(grads[input], *node);
+      }
       if (task.runs) outputs = call(node, std::move(grads));
+      if (const auto* leaf = task.runs ? leaf_elsewhere(*node) : nullptr)
+        streams_.give_to_caller(leaf->grad(), *node);
     }
     outputs.resize(node->next.size());
     for (size_t i = 0; i < node->next.size(); ++i) {
@@ -150,10 +175,17 @@ class GradientPass {
       NodeTask& next = tasks_[edge.node.get()];
       if (task.reached && (outputs[i].defined() || !node->joins_nodes())) next.reached = true;
       if (next.needed && outputs[i].defined())
-        deliver(next, *edge.node, edge.input,
+        deliver(node.get(), next, *edge.node, edge.input,
                 fit_gradient(std::move(outputs[i]), edge.node->inputs[edge.input], *node, i));
       if (--next.waiting_for == 0) make_ready(edge.node);
     }
+  }
+
+  // The leaf whose gradient the node has added up, where the caller's streams are others.
+  const Tensor* leaf_elsewhere(const Node& node) const {
+    if (!streams_.are_chosen() || !streams_.is_elsewhere(node)) return nullptr;
+    const auto* leaf = dynamic_cast<const AccumulateGrad*>(&node);
+    return leaf ? &leaf->leaf() : nullptr;
   }
 
   std::vector<Tensor> call(const std::shared_ptr<Node>& node, std::vector<Tensor> grads) {
@@ -170,6 +202,7 @@ class GradientPass {
   std::vector<Tensor> captured_;
   std::unordered_map<Node*, NodeTask> tasks_;
   std::vector<std::shared_ptr<Node>> ready_;
+  PassStreams streams_;
 };
 
 /// The passes that this thread is in, innermost last.
@@ -274,7 +307,7 @@ std::vector<Tensor> run_engine(const std::vector<Edge>& roots, std::vector<Tenso
   std::vector<Tensor> captured;
   {
     EnableGradGuard mode(options.create_graph);
-    bool taken = n_pass_takers.load(std::memory_order_relaxed) > 0 &&
+    bool taken = n_pass_takers.load(std::memory_order_relaxed) > 0 && !pass.runs_elsewhere(roots) &&
                  take_pass_slot({roots, grads, wanted, options}, captured);
     if (!taken) captured = pass.run(roots, std::move(grads));
   }

@@ -1,6 +1,7 @@
 // Nodes: numbers, the end of long chains, hooks, and the shape of gradients.
 #include "autograd/node.h"
 
+#include "core/device/stream_choice.h"
 #include "core/error.h"
 #include "core/sym/sym_int.h"
 #include "core/tensor/each_tensor.h"
@@ -33,7 +34,10 @@ uint64_t next_sequence() {
 
 GradMeta grad_meta_of(const Tensor& t) { return {dims_of(t.sizes()), t.dtype(), t.device()}; }
 
-Node::Node() : sequence_(next_sequence()) {}
+Node::Node() : Node(next_sequence()) {}
+Node::Node(uint64_t sequence) : sequence_(sequence) {
+  if (are_streams_chosen()) streams = chosen_streams();
+}
 
 Node::~Node() {
   auto goes_on = [](const Edge& edge) {  // a leaf's node has nobody after it

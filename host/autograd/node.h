@@ -13,6 +13,10 @@
 #include <string>
 #include <vector>
 
+namespace tenon {
+struct StreamChoice;  // core/device/stream_choice.h
+}
+
 namespace tenon::autograd {
 
 struct Edge {
@@ -57,7 +61,7 @@ class Node : public std::enable_shared_from_this<Node> {
  public:
   /// Taken by the engine before nodes with a lower one. Threads count apart.
   Node();
-  explicit Node(uint64_t sequence) : sequence_(sequence) {}
+  explicit Node(uint64_t sequence);
   virtual ~Node();
   Node(const Node&) = delete;
 
@@ -103,6 +107,8 @@ class Node : public std::enable_shared_from_this<Node> {
   /// come by again.
   std::recursive_mutex lock;
   std::vector<std::string> anomaly_trace;  ///< the calls that made it, in anomaly mode
+  /// The streams of the thread when the node was made; it runs under them.
+  std::shared_ptr<const StreamChoice> streams;
 
  private:
   uint64_t sequence_;

@@ -122,7 +122,7 @@ Origins& origins() {
 }
 
 const OpEntry& add_derivative(std::string text, ScalarDerivative derivative) {
-  if (const OpEntry* known = find_op(parse_schema(text).canonical_name())) return *known;
+  if (const OpEntry* known = find_added_op(parse_schema(text).canonical_name())) return *known;
   auto* row = new DerivedRow;
   row->text = std::move(text);
   row->schema = row->text.c_str();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon {
@@ -62,5 +63,7 @@ struct DerivedOrigin {
 std::optional<DerivedOrigin> origin_of_derived(const OpEntry& op);
 /// Makes the derivatives again. Throws UserError where there is no such op, or no such formula.
 void derive_ops(const DerivedOrigin& origin);
+/// Makes the derivative of that name, where a row's formula has it. Whether it did.
+bool derive_op_named(std::string_view name);
 
 }  // namespace tenon

@@ -10,7 +10,6 @@
 #include "backend/life/load.h"
 #include "config/config.h"
 #include "config/flags.h"
-#include "core/device/provider.h"
 #include "core/version.h"
 #include "report/log.h"
 
@@ -137,16 +136,25 @@ std::string place_text(const CompileRequest& request) {
   return out;
 }
 
-BackendInfo backend_info(const std::string& name) {
+namespace {
+
+BackendInfo info_of_name(const std::string& name, const Graph* graph) {
   {
     std::lock_guard lock(registry().making);
     auto user = registry().user_backends.find(name);
     if (user != registry().user_backends.end()) return user->second.info;
   }
-  if (auto choice = plugin_catalog().find_backend(name, ""))
-    return info_of(*choice->plugin, choice->manifest());
+  auto choice = graph ? choice_for(name, *graph) : plugin_catalog().find_backend(name, "");
+  if (choice) return info_of(*choice->plugin, choice->manifest());
   if (name == "eager") return host_eager_info();
   fail_unknown(name);
+}
+
+}  // namespace
+
+BackendInfo backend_info(const std::string& name) { return info_of_name(name, nullptr); }
+BackendInfo backend_info(const std::string& name, const Graph& graph) {
+  return info_of_name(name, &graph);
 }
 
 void check_backend_options(const std::string& backend, const std::string& mode,
@@ -178,17 +186,6 @@ std::vector<BackendInfo> all_backends() {
   return out;
 }
 
-namespace {
-
-// Several plugins may offer one name for different devices. Who serves another one says so itself.
-std::optional<BackendChoice> choice_for(const std::string& name, const Graph& graph) {
-  DeviceType type = device_of(graph).value_or(kCPU).type;
-  if (auto fitting = plugin_catalog().find_backend(name, type_name(type))) return fitting;
-  return plugin_catalog().find_backend(name, "");
-}
-
-}  // namespace
-
 std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
                                                const CompileRequest& request) {
   BackendFunction user;
@@ -214,14 +211,15 @@ std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
 
 namespace {
 
-std::optional<BackendChoice> loader_of(const std::string& name) {
+std::optional<BackendChoice> loader_of(const std::string& name, const Graph& graph) {
+  std::string device = device_type_of(graph);
   for (const FoundPluginPtr& plugin : plugin_catalog().list())
     for (size_t i = 0; plugin->usable && i < plugin->manifest.backends.size(); ++i) {
-      const std::vector<std::string>& loads = plugin->manifest.backends[i].loads;
-      if (std::find(loads.begin(), loads.end(), name) != loads.end())
-        return BackendChoice{plugin, i};
+      const BackendManifest& b = plugin->manifest.backends[i];
+      bool loads = std::find(b.loads.begin(), b.loads.end(), name) != b.loads.end();
+      if (loads && b.serves(device)) return BackendChoice{plugin, i};
     }
-  return plugin_catalog().find_backend(name, "");
+  return choice_for(name, graph);
 }
 
 // Options are those of the backend that compiled; one that only loads knows some of them.
@@ -231,7 +229,7 @@ CompileRequest request_for_loader(const std::string& maker, const CompileRequest
   if (maker == loader.name) return out;
   out.options_toml.clear();
   out.mode.clear();
-  std::optional<BackendChoice> known = plugin_catalog().find_backend(maker, "");
+  std::optional<BackendChoice> known = choice_for(maker, *request.graph);
   if (!known) return out;
   tn_options options = resolve_options(known->manifest(), request);
   for (const BackendOption& option : loader.options) {
@@ -246,7 +244,7 @@ CompileRequest request_for_loader(const std::string& maker, const CompileRequest
 
 std::shared_ptr<Artifact> load_with_backend(const std::string& name, const CompileRequest& request,
                                             std::string_view bytes) {
-  std::optional<BackendChoice> choice = loader_of(name);
+  std::optional<BackendChoice> choice = loader_of(name, *request.graph);
   if (!choice) {
     std::string why;
     for (const Diagnosis& d : plugin_catalog().why_missing(name)) why += "; " + to_text(d);

@@ -6,8 +6,7 @@
 
 #include "graph/artifact.h"
 #include "graph/graph.h"
-
-#include <tenon/autocast.h>
+#include "ops/autocast_state.h"
 
 #include <functional>
 #include <memory>
@@ -36,7 +35,7 @@ struct CompileRequest {
   uint32_t n_saved = 0;
   bool is_partial = false;  ///< a backward for some results only
   bool dynamic = false, grad_enabled = false, deterministic = false;
-  AutocastOptions autocast{.enabled = false};  ///< what the caller's ops are cast to
+  AutocastState autocast;  ///< what the caller's ops are cast to
   std::string options_toml;                    ///< options of the call: "max_autotune = true"
   std::string mode;                            ///< "default", or a mode of the manifest
   std::string compile_id;                      ///< "0/1", for logs
@@ -83,9 +82,11 @@ std::string default_backend();
 bool is_runtime(const BackendInfo& backend);
 /// The facts of a backend; throws UserError InvalidBackend with the nearest names.
 BackendInfo backend_info(const std::string& name);
+/// The same of the plugin that serves the device of the graph under this name.
+BackendInfo backend_info(const std::string& name, const Graph& graph);
 std::vector<BackendInfo> all_backends();
 /// Throws UserError for a backend that there is not, a mode that it does not have, or options (as
-/// TOML) that it does not know or that do not fit.
+/// TOML) that it does not know or that do not fit. What the plugin for any device has is known.
 void check_backend_options(const std::string& backend, const std::string& mode,
                            const std::string& options_toml);
 

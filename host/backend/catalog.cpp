@@ -1,10 +1,12 @@
 // The catalog of the process, made of what command line, environment and flags say.
 #include "backend/catalog.h"
 
+#include "backend/backend.h"
 #include "backend/find/link_diagnosis.h"
 #include "backend/life/load.h"
 #include "config/cache_folder.h"
 #include "config/flags.h"
+#include "core/device/provider.h"
 #include "core/error.h"
 #include "core/joined.h"
 #include "report/log.h"
@@ -147,6 +149,28 @@ void set_plugin_search(std::vector<std::string> files, std::vector<std::string> 
   process().files = std::move(files);
   process().folders = std::move(folders);
   process().catalog.reset();
+}
+
+std::string device_type_of(const Graph& graph) {
+  return type_name(device_of(graph).value_or(kCPU).type);
+}
+
+std::optional<BackendChoice> choice_for(const std::string& name, const Graph& graph) {
+  if (auto fitting = plugin_catalog().find_backend(name, device_type_of(graph))) return fitting;
+  return plugin_catalog().find_backend(name, "");
+}
+
+std::vector<BackendChoice> siblings_of(const BackendManifest& manifest) {
+  std::vector<BackendChoice> out;
+  for (const FoundPluginPtr& plugin : plugin_catalog().list())
+    for (size_t i = 0; plugin->usable && i < plugin->manifest.backends.size(); ++i) {
+      const BackendManifest& other = plugin->manifest.backends[i];
+      bool shares_a_device = std::ranges::any_of(
+          other.devices, [&](const std::string& d) { return d == "*" || manifest.serves(d); });
+      if (other.name == manifest.name && !shares_a_device && plugin->backend_shadowed_by[i].empty())
+        out.push_back({plugin, i});
+    }
+  return out;
 }
 
 }  // namespace tenon

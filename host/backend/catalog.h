@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/find/discover.h"
+#include "graph/graph.h"
 
 #include <string>
 #include <vector>
@@ -12,6 +13,14 @@ namespace tenon {
 PluginCatalog& plugin_catalog();
 /// What the flag plugins.trust says.
 TrustMode trust_mode();
+
+/// "cpu", "cuda": the type of device that a graph is for, as manifests name it.
+std::string device_type_of(const Graph& graph);
+/// The backend of the name for the device of a graph. Several plugins may offer one name for
+/// different devices; where none does for this one, who serves another says so himself.
+std::optional<BackendChoice> choice_for(const std::string& name, const Graph& graph);
+/// The backends of the same name as `manifest` that plugins offer for other devices only.
+std::vector<BackendChoice> siblings_of(const BackendManifest& manifest);
 
 /// Files that could not be taken, for `tenon backends`.
 struct RefusedPlugin {

@@ -9,6 +9,7 @@
 
 #include <tenon/device.h>
 
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -212,11 +213,15 @@ std::unique_ptr<DeviceProvider> load_provider(const std::string& type) {
 
 // Kept for good: tensors and streams point to it.
 DeviceProvider& find_provider(DeviceType type) {
+  static std::atomic<DeviceProvider*> cuda{nullptr};  // asked for by each allocation
+  bool is_cuda = type == DeviceType::cuda;
+  if (DeviceProvider* found = cuda.load(std::memory_order_acquire); found && is_cuda) return *found;
   static auto* const lock = new std::mutex;
   static auto* const known = new std::map<DeviceType, std::unique_ptr<DeviceProvider>>;
   std::lock_guard held(*lock);
   auto& provider = (*known)[type];
   if (!provider) provider = load_provider(type_name(type));
+  if (is_cuda) cuda.store(provider.get(), std::memory_order_release);
   return *provider;
 }
 

@@ -196,6 +196,7 @@ void compile(const std::shared_ptr<Graph>& graph, const BackendInfo& backend,
       observer.declined().empty() ? backend.name : observer.declined().back().fallback;
   bool node_by_node = !facts.contains("artifact") || facts["artifact"].value("kernels", 0) == 0;
   facts["placement"] = placement(*seen, observer.pieces(), runner, node_by_node);
+  facts["run_by"] = runners_of(*seen, backend.name, observer);
   facts["conditions"] = condition_facts(*graph, *artifact, backend.name);
   if (with_assembly) facts["texts"]["assembly"] = artifact->describe(TN_DESC_ASM);
 }

@@ -63,11 +63,12 @@ void add_stages(HtmlPage& page, const Json& facts) {
   page.picture(report::bar_chart_svg(bars, "ms"));
 }
 
-void add_graph(HtmlPage& page, const std::string& title, const Graph& graph, const Json& facts) {
+void add_graph(HtmlPage& page, const std::string& title, const Graph& graph, const Json& facts,
+               std::vector<std::string> run_by = {}) {
   page.heading(title);
   page.paragraph(message("{} nodes, {} inputs, {} outputs", facts["nodes"].get<int64_t>(),
                          facts["inputs"].get<int64_t>(), facts["outputs"].get<int64_t>()));
-  page.graph(page_graph(graph));
+  page.graph(page_graph(graph, {.run_by = std::move(run_by)}));
   Rows rows;
   for (const auto& [name, count] : facts["ops"].items())
     rows.push_back({name, std::to_string(count.get<int64_t>())});
@@ -135,10 +136,13 @@ int report_model(const ReportOptions& options, const Globals& globals) {
   add_header(page, options, facts, m);
   add_stages(page, facts);
   auto graph = load_graph(options.model, options.archive);
-  add_graph(page, "Captured graph", *graph, facts["captured"]);
-  if (facts.contains("lowered"))
+  bool is_lowered = facts.contains("lowered");
+  auto run_by = facts["run_by"].get<std::vector<std::string>>();
+  add_graph(page, "Captured graph", *graph, facts["captured"],
+            is_lowered ? std::vector<std::string>() : run_by);
+  if (is_lowered)
     add_graph(page, "Graph that the backend got", *graph_for_backend(graph, backend),
-              facts["lowered"]);
+              facts["lowered"], run_by);
   add_conditions(page, facts);
   add_placement(page, facts);
   add_kernels(page, m);

@@ -5,6 +5,8 @@
 
 #include <tenon/functorch.h>
 
+#include <algorithm>
+
 namespace tenon {
 
 namespace {
@@ -22,6 +24,8 @@ BackendInfo info_for(const AotOptions& aot, const BackendInfo& forward,
   info.description =
       message("aot_function: {} for forwards, {} for backwards", forward.name, backward.name);
   info.tags = {"experimental"};
+  bool keeps_joint = std::ranges::find(forward.tags, "joint") != forward.tags.end();
+  if (keeps_joint) info.tags.push_back("joint");
   info.stage = Stage::inference;
   info.dynamic_shapes = forward.dynamic_shapes && backward.dynamic_shapes;
   if (!aot.partition.empty()) info.partitioner = aot.partition;

@@ -23,7 +23,7 @@ namespace tenon {
 
 std::shared_ptr<Graph> graph_for_backend(const std::shared_ptr<Graph>& graph,
                                          const std::string& name) {
-  BackendInfo backend = backend_info(name);
+  BackendInfo backend = backend_info(name, *graph);
   if (backend.stage == Stage::captured) return graph;
   return lower_inference(*graph, lowering_for(backend)).graph;
 }
@@ -69,9 +69,10 @@ std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
 
 std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
                                         const CompileGraphOptions& options) {
-  AutocastOptions autocast = autocast_in_effect();
+  AutocastState autocast = autocast_in_effect();
   BelowAutocast casts_are_recorded;
-  BackendInfo backend = backend_info(options.backend.empty() ? default_backend() : options.backend);
+  BackendInfo backend =
+      backend_info(options.backend.empty() ? default_backend() : options.backend, *graph);
   CompileRequest request;
   request.mode = options.mode;
   request.options_toml = options.options_toml;

@@ -77,7 +77,7 @@ std::shared_ptr<GraphCache> GraphCache::open(std::shared_ptr<Graph> recorded,
                                              const CompileRequest& request) {
   if (!flags().enable_autograd_cache || !artifact_cache()) return nullptr;
   report::PhaseScope phase("cache");
-  CacheIdentity identity = cache_identity(backend.name, request);
+  CacheIdentity identity = cache_identity(backend.name, request, *recorded);
   if (!identity.serializable && !flags().force_autograd_cache) {
     count_bypass(why_not_saved(backend));
     return nullptr;
@@ -158,9 +158,22 @@ std::shared_ptr<Artifact> GraphCache::load(const MakeCode& make) {
   return nullptr;
 }
 
+namespace {
+
+/// What was read has symbols of its own; this thread may be recording with others.
+struct OwnSymbols {
+  std::optional<ShapeEnvScope> scope;
+  explicit OwnSymbols(const Graph& graph) {
+    if (graph.shape_env) scope.emplace(*graph.shape_env);
+  }
+};
+
+}  // namespace
+
 std::shared_ptr<Artifact> GraphCache::assemble_found(CacheEntry entry, const MakeCode& make) {
   auto codes = std::make_shared<std::vector<KeptCode>>(std::move(entry.codes));
   MakeCode load = [self = shared_from_this(), codes, make](const CompileRequest& request) {
+    OwnSymbols symbols(*request.graph);
     if (request.is_partial) return make(request);  // which results get gradients is the run's
     auto code = std::ranges::find(*codes, request.stage, &KeptCode::stage);
     require(code != codes->end(), ErrorCode::bad_file, "an entry of the cache lacks code");
@@ -175,6 +188,7 @@ std::shared_ptr<Artifact> GraphCache::assemble_found(CacheEntry entry, const Mak
     }
   };
   std::shared_ptr<const Graph> functional = entry.staged.lowered.graph;
+  OwnSymbols symbols(*functional);
   auto artifact = assemble(std::move(entry.staged), recorded_, request_, load);
   artifact->guards = renamed(artifact->guards, *functional);
   for (const std::string& text : entry.conditions) artifact->guards.push_back(condition_of(text));

@@ -11,6 +11,7 @@
 #include "compile/staged_graph.h"
 #include "config/config.h"
 #include "config/flags.h"
+#include "core/device/matmul_precision.h"
 #include "core/error.h"
 #include "core/random.h"
 #include "graph/hash.h"
@@ -49,9 +50,8 @@ std::string names_of_inputs(const Graph& graph) {
 }
 
 std::string modes_of_thread(const CompileRequest& request) {
-  return message("grad {} deterministic {} dynamic {} autocast {}", request.grad_enabled,
-                 request.deterministic, request.dynamic,
-                 request.autocast.enabled ? name_of(request.autocast.dtype) : "off");
+  return message("grad {} deterministic {} tf32 {} dynamic {} autocast {}", request.grad_enabled,
+                 request.deterministic, allows_tf32(), request.dynamic, request.autocast);
 }
 
 /// The ops of a graph that others have added, and whether the graph can have a key.

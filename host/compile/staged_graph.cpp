@@ -117,7 +117,7 @@ bool wants_gradients(const Graph& graph) {
 }
 
 StagedGraph stage_graph(const Graph& graph, const BackendInfo& backend,
-                        const AutocastOptions& autocast) {
+                        const AutocastState& autocast) {
   LowerOptions options = lowering_for(backend);
   if (wants_gradients(graph)) {
     options.backward_autocast = autocast_of_backward(autocast);
@@ -136,12 +136,25 @@ StagedGraph stage_graph(const Graph& graph, const BackendInfo& backend,
   return {Kind::inference, lower_inference(graph, options), {}, backend.debug_assert};
 }
 
+// Backends that keep graphs for people see what the halves are cut from as well.
+static void show_joint(const StagedGraph& staged, const CompileRequest& request) {
+  std::vector<std::string> tags = backend_info(request.backend).tags;
+  if (std::ranges::find(tags, "joint") == tags.end()) return;
+  CompileRequest joint = request;
+  joint.stage = Stage::inference;
+  joint.graph = staged.lowered.graph;
+  compile_with_backend(request.backend, joint);
+}
+
 std::shared_ptr<Artifact> assemble(StagedGraph staged, const std::shared_ptr<Graph>& recorded,
                                    const CompileRequest& request, const MakeCode& make_code) {
   MakeCode make = telling_unit(make_code);
   if (staged.kind != Kind::inference && report::artifact_enabled("aot_joint_graph"))
     report::log_artifact("aot_joint_graph", to_text(*staged.lowered.graph));
-  if (staged.kind == Kind::training) return assemble_halves(std::move(staged), request, make);
+  if (staged.kind == Kind::training) {
+    show_joint(staged, request);
+    return assemble_halves(std::move(staged), request, make);
+  }
 
   CompileRequest whole = request;
   whole.stage = Stage::inference;

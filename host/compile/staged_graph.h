@@ -37,7 +37,7 @@ bool wants_gradients(const Graph& graph);
 /// A graph whose gradients are wanted but which cannot be differentiated ahead is staged for
 /// inference, of which a log line tells why.
 StagedGraph stage_graph(const Graph& graph, const BackendInfo& backend,
-                        const AutocastOptions& autocast = {.enabled = false});
+                        const AutocastState& autocast = {});
 
 /// Gives the code of a functional graph, or of a half: of a backward when the first gradient
 /// arrives.

@@ -142,7 +142,9 @@ GraphFacts facts_of(const CompileRequest& request, const Artifact& artifact,
   GraphFacts facts{.id = request.compile_id,
                    .stage = std::string(name_of(request.stage)),
                    .backend = request.backend};
-  facts.graph = page_graph(*request.graph, request.stage == Stage::forward ? request.n_saved : 0);
+  facts.graph =
+      page_graph(*request.graph, {.n_saved = request.stage == Stage::forward ? request.n_saved : 0,
+                                  .run_by = runners_of(*request.graph, request.backend, observer)});
   read_placement(observer, facts);
   read_statistics(artifact.describe(TN_DESC_STATS_JSON), facts);
   read_texts(artifact, facts);

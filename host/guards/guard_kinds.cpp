@@ -1,10 +1,12 @@
 // The kinds of guards: a row for each, with what it keeps of a recording and what it says of a
 // later call. Checked in the order of the table at the end, so a row may rely on those above it.
+#include "core/device/matmul_precision.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "graph/memory_budget.h"
 #include "guards/guard_set.h"
 #include "guards/tensor_numbers.h"
+#include "ops/autocast_state.h"
 
 #include <algorithm>
 #include <bit>
@@ -34,12 +36,9 @@ struct GuardKind {
 std::string goes_without_saying(const GuardSet&) { return ""; }
 
 uint64_t global_state() {
-  // The type of autocast matters only while it is on.
-  uint64_t autocast = thread_modes.include & bit(Key::autocast)
-                          ? 1 + static_cast<uint64_t>(thread_modes.autocast_dtype)
-                          : 0;
+  uint64_t autocast = thread_modes.include & bit(Key::autocast) ? autocast_state().word() : 0;
   return uint64_t{thread_modes.grad_enabled} | uint64_t{thread_modes.deterministic} << 1 |
-         autocast << 2;
+         uint64_t{allows_tf32()} << 2 | autocast << 3;
 }
 
 std::string budget_text(std::optional<double> budget) {
@@ -380,7 +379,7 @@ constexpr GuardKind kinds[] = {
     {.record = [](GuardSet& g, const GuardedCall&) { g.global = global_state(); },
      .check = [](const GuardSet& g, const Leaves&) { return global_state() == g.global; },
      .why = [](const GuardSet&, const Leaves&) -> std::string {
-       return "global state: grad mode, deterministic mode or autocast changed";
+       return "global state: grad mode, deterministic mode, matmul precision or autocast changed";
      },
      .text = goes_without_saying},
     {.record = [](GuardSet& g, const GuardedCall&) { g.memory_budget = current_memory_budget; },

@@ -29,8 +29,7 @@ struct Model::State {
 // A file of compiled code has them all settled.
 static void check_own_options(const std::string& path, const LoadOptions& options) {
   bool asks = !options.backend.empty() || !options.mode.empty() || !options.options.empty() ||
-              !options.program.empty() || options.random_weights || options.training ||
-              options.device != kCPU;
+              !options.program.empty() || options.random_weights || options.training;
   require(
       !asks,
       "{}: holds compiled code for inference, with its own backend, options and weights; load the "
@@ -41,7 +40,13 @@ static void check_own_options(const std::string& path, const LoadOptions& option
 Model load(const std::string& path, const LoadOptions& options) {
   if (is_saved_model(path)) {
     check_own_options(path, options);
-    return Model(std::make_shared<Model::State>(read_saved_model(path, options.check_crc)));
+    SavedModel saved = read_saved_model(path, options.check_crc);
+    require(
+        options.device == kCPU || options.device == saved.device,
+        "{}: its code is for {}, found LoadOptions::device {}; leave the option off, or compile "
+        "the archive for that device",
+        path, saved.device, options.device);
+    return Model(std::make_shared<Model::State>(std::move(saved)));
   }
   std::string backend = options.backend.empty() ? default_backend() : options.backend;
   backend_info(backend);  // an unknown name is an error now, not at the first call

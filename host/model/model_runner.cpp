@@ -243,7 +243,10 @@ std::shared_ptr<const ModelRunner::Version> ModelRunner::version_for(const Bound
 // ---- code in files
 
 ModelRunner::ModelRunner(SavedModel saved)
-    : ModelRunner(saved.program, {saved.backend, saved.mode, saved.options_toml}) {
+    : ModelRunner(saved.program, {.backend = saved.backend,
+                                  .mode = saved.mode,
+                                  .options_toml = saved.options_toml,
+                                  .device = saved.device}) {
   for (const SavedVersion& s : saved.versions) {
     auto version = std::make_shared<Version>();
     version->hints = s.hints;
@@ -273,7 +276,8 @@ void ModelRunner::save(const std::string& path) {
           "{}: a model that was loaded for training, or with random weights, is not saved with its "
           "code; save its weights with save_state()",
           model_.file);
-  SavedModel saved{program_, options_.backend, options_.mode, options_.options_toml, {}};
+  SavedModel saved{program_, options_.backend, options_.mode, options_.options_toml,
+                   {},       options_.device};
   for (const auto& version : versions_) {
     SavedVersion& out = saved.versions.emplace_back();
     out.hints = version->hints;

@@ -2,6 +2,7 @@
 #include "model/saved_model.h"
 
 #include "backend/backend.h"
+#include "core/device/device_memory.h"
 #include "core/error.h"
 #include "core/sym/symbol_numbers.h"
 #include "core/tensor/tensor_impl.h"
@@ -9,6 +10,7 @@
 #include "formats/json.h"
 #include "formats/pt2/pt2.h"
 #include "formats/tenon_file.h"
+#include "graph/text/parse.h"
 #include "saved/saved_artifact.h"
 
 #include <algorithm>
@@ -28,13 +30,15 @@ constexpr std::string_view weight_sections = "data/";
 // ---- writing
 
 Json manifest(const SavedModel& model) {
-  return Json::Object{{"tenon", version},
-                      {"program", model.program->name},
-                      {"source", model.program->file},
-                      {"backend", model.backend},
-                      {"mode", model.mode},
-                      {"options", model.options_toml},
-                      {"versions", static_cast<int64_t>(model.versions.size())}};
+  Json::Object out{{"tenon", version},
+                   {"program", model.program->name},
+                   {"source", model.program->file},
+                   {"backend", model.backend},
+                   {"mode", model.mode},
+                   {"options", model.options_toml},
+                   {"versions", static_cast<int64_t>(model.versions.size())}};
+  if (model.device != kCPU) out.push_back({"device", to_text(model.device)});
+  return out;
 }
 
 Json guards(const SavedModel& model) {
@@ -63,6 +67,12 @@ ByteSpan memory_of(const Tensor& t) {
   return {static_cast<const std::byte*>(storage->data), storage->bytes};
 }
 
+std::string memory_from_device(const Tensor& t) {
+  std::string out(memory_of(t).size(), '\0');
+  copy_bytes(out.data(), kCPU, impl_of(t)->storage_ref->data, t.device(), out.size());
+  return out;
+}
+
 // Each record once, as its tensors are now.
 void add_weights(const SavedModel& model, const std::vector<std::pair<std::string, Tensor>>& live,
                  Sections& sections) {
@@ -75,11 +85,18 @@ void add_weights(const SavedModel& model, const std::vector<std::pair<std::strin
               "{}: the archive holds no weights; made-up ones are not saved", model.program->file);
       ByteSpan bytes = w.storage.span;
       auto now = changed.find(w.record);
-      if (now != changed.end()) bytes = memory_of(now->second);
+      std::string brought;
+      if (now != changed.end() && now->second.device() != kCPU)
+        bytes = formats::as_byte_span(brought = memory_from_device(now->second));
+      else if (now != changed.end())
+        bytes = memory_of(now->second);
       require(bytes.size() >= w.storage.span.size() / static_cast<size_t>(itemsize(w.dtype)) *
                                   static_cast<size_t>(itemsize(w.dtype)),
               "{}: weight {} has fewer bytes than in the archive", model.program->file, w.name);
-      sections.add(std::move(name), bytes);
+      if (brought.empty())
+        sections.add(std::move(name), bytes);
+      else
+        sections.add_owned(name, std::move(brought));
     }
 }
 
@@ -135,6 +152,12 @@ SavedModel read_saved_model(const std::string& path, bool check_weights) {
   model.backend = top.field("backend").text();
   model.mode = top.field("mode").text();
   model.options_toml = top.field("options").text();
+  if (auto device = top.optional_field("device")) {
+    std::optional<Device> named = parse_device(device->text());
+    require(named.has_value(), ErrorCode::bad_file, "{}: expected a device such as cpu or cuda:0",
+            *device);
+    model.device = *named;
+  }
   model.program = std::make_shared<const formats::Pt2Program>(
       formats::read_pt2(file, top.field("program").text()));
   model.versions = read_versions(file, *model.program);

@@ -2,14 +2,14 @@
 //
 // The sections of a file (formats/tenon_file.h):
 //
-//     manifest                 JSON: who wrote it, for which backend, how many versions
+//     manifest                 JSON: who wrote it, for which backend and device, how many versions
 //     guards                   JSON: by version, the conditions on sizes under which its code holds
 //     plan                     JSON: by version, of what its code is put together
 //     graph/N, constant/DIGEST graphs that were compiled, and their constants
 //     code/N                   bytes that a plugin saved
 //     models/..., data/...     the program and its weights: records of the archive by their names
 //
-// Weights and constants are read where they are mapped. What is read is checked like any file; the
+// Weights and constants are read where they are mapped, or brought to the device of the code. What is read is checked like any file; the
 // machine code in it cannot be, so such a file is trusted, or refused, by who may have written it.
 #pragma once
 
@@ -35,6 +35,7 @@ struct SavedModel {
   std::shared_ptr<const formats::Pt2Program> program;
   std::string backend, mode, options_toml;  ///< for sizes that no version serves
   std::vector<SavedVersion> versions;
+  Device device = kCPU;  ///< where its weights are and its code runs
 };
 
 /// `live`: weights that are not as in the archive any more, by the names of their records. Throws

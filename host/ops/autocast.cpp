@@ -40,8 +40,8 @@ bool may_keep(const Tensor& t) {
          !t.is_fake();
 }
 
-Tensor cast(const Tensor& t, Dtype to) {
-  if (to != thread_modes.autocast_dtype || !may_keep(t)) return t.to(to);
+Tensor cast(const Tensor& t, Dtype to, Dtype lower) {
+  if (to != lower || !may_keep(t)) return t.to(to);
   KeptCast& kept = cast_state().kept[t.head()];
   bool serves = kept.cast.defined() && kept.version == t.version() && kept.cast.dtype() == to &&
                 (kept.cast.requires_grad() || !thread_modes.grad_enabled);
@@ -49,8 +49,13 @@ Tensor cast(const Tensor& t, Dtype to) {
   return kept.cast;
 }
 
-Autocast policy_of(const OpEntry& op) {
-  return op.functional ? Autocast::none : op.def->autocast;  // of the row itself, not its forms
+// Of the row itself, not its forms.
+CudaCast policy_of(const OpEntry& op, DeviceType device) {
+  if (op.functional) return CudaCast::none;
+  if (device == DeviceType::cuda) return cast_on_cuda(op);
+  constexpr CudaCast as_rows_say[] = {CudaCast::none, CudaCast::lower, CudaCast::fp32,
+                                      CudaCast::promote};
+  return as_rows_say[static_cast<size_t>(op.def->autocast)];
 }
 
 bool is_made_of_parts(const OpEntry& op) {
@@ -65,70 +70,152 @@ void run_as_given(const CallArgs& call) {
   dispatch(*call.op, call.args, call.n_args, call.results, call.n_results);
 }
 
-void run_cast(const CallArgs& call, Dtype to) {
+bool is_on_gpu(const Tensor& t) { return t.device().type == DeviceType::cuda; }
+
+/// What run_autocast wants to know of a call.
+struct SeenCall {
+  DeviceType device = DeviceType::cpu;
+  std::vector<Dtype> given;
+  bool names_dtype = false;
+
+  explicit SeenCall(const CallArgs& call) {
+    for_each(call, [&](const Tensor& t) {
+      if (is_on_gpu(t)) device = DeviceType::cuda;
+    });
+    for_each(call, [&](const Tensor& t) {
+      if (is_cast(t)) given.push_back(t.dtype());
+    });
+    for (uint32_t i = 0; i < call.n_args; ++i)
+      names_dtype = names_dtype || call.args[i].tag == Tag::dtype;
+  }
+  /// Numbers of the CPU stay as they are where the others lie on a device.
+  bool is_cast(const Tensor& t) const { return is_on_gpu(t) == (device == DeviceType::cuda); }
+
+ private:
+  template <class F>
+  static void for_each(const CallArgs& call, F&& f) {
+    for (uint32_t i = 0; i < call.n_args; ++i) each_tensor(call.args[i], f);
+  }
+};
+
+void run_cast(const CallArgs& call, const SeenCall& seen, Dtype to, Dtype lower) {
   BelowAutocast below;
   std::vector<Value> args(call.args, call.args + call.n_args);
   ArgumentLists lists;
-  auto fitting = [&](const Tensor& t) { return autocast_casts(t.dtype(), to) ? cast(t, to) : t; };
+  auto fitting = [&](const Tensor& t) {
+    return seen.is_cast(t) && autocast_casts(t.dtype(), to) ? cast(t, to, lower) : t;
+  };
   map_arguments(args, lists, fitting, keep_numbers);
   dispatch(*call.op, args.data(), call.n_args, call.results, call.n_results);
 }
 
 }  // namespace
 
-std::optional<Dtype> autocast_type(const OpEntry& op, Dtype lower, std::span<const Dtype> given) {
-  switch (policy_of(op)) {
-    case Autocast::none:
+std::optional<Dtype> autocast_type(const CastCall& call, Dtype lower) {
+  switch (policy_of(call.op, call.device)) {
+    case CudaCast::none:
       return std::nullopt;
-    case Autocast::lower:
+    case CudaCast::lower:
       return lower;
-    case Autocast::fp32:
+    case CudaCast::fp32:
       return Dtype::f32;
-    case Autocast::promote:
-      for (Dtype d : given)
+    case CudaCast::fp32_dtype:
+      return call.names_dtype ? std::nullopt : std::optional(Dtype::f32);
+    case CudaCast::promote:
+      for (Dtype d : call.given)
         if (is_floating(d) && d != Dtype::f64 && d != lower) return Dtype::f32;
       return lower;
+    case CudaCast::refused:
+      fail(ErrorCode::unsupported,
+           "{} is refused under autocast on cuda: it overflows in short types; "
+           "binary_cross_entropy_with_logits does not, or put an "
+           "AutocastGuard({{.device = DeviceType::cuda, .enabled = false}}) around it",
+           call.op.name);
   }
   return std::nullopt;
 }
 
+namespace {
+
+/// What ThreadModes has no room for: it keeps the type of the CPU, and that anything is on.
+struct DeviceCasts {
+  bool on_cpu = false, on_cuda = false;
+  Dtype cuda = Dtype::bf16;
+};
+thread_local constinit DeviceCasts device_casts;
+
+}  // namespace
+
 void run_autocast(const CallArgs& call) {
-  if (policy_of(*call.op) == Autocast::none) return run_as_given(call);
-  std::vector<Dtype> given;
-  for (uint32_t i = 0; i < call.n_args; ++i)
-    each_tensor(call.args[i], [&](const Tensor& t) { given.push_back(t.dtype()); });
-  run_cast(call, *autocast_type(*call.op, thread_modes.autocast_dtype, given));
+  SeenCall seen(call);
+  bool on_cuda = seen.device == DeviceType::cuda;
+  bool is_on = on_cuda ? device_casts.on_cuda : device_casts.on_cpu;
+  Dtype lower = on_cuda ? device_casts.cuda : thread_modes.autocast_dtype;
+  std::optional<Dtype> to;
+  if (is_on) to = autocast_type({*call.op, seen.device, seen.given, seen.names_dtype}, lower);
+  return to ? run_cast(call, seen, *to, lower) : run_as_given(call);
 }
 
-AutocastOptions autocast_state() {
-  return {.dtype = thread_modes.autocast_dtype,
-          .enabled = is_autocast_enabled(),
-          .cache_enabled = thread_modes.autocast_cache};
+AutocastOptions& AutocastState::of(DeviceType device) {
+  require(device == DeviceType::cpu || device == DeviceType::cuda, ErrorCode::unsupported,
+          "autocast: expected device cpu or cuda, found {}; other devices have no lists of ops",
+          Device(device));
+  return device == DeviceType::cpu ? cpu : cuda;
 }
 
-void set_autocast_state(const AutocastOptions& options) {
-  require(options.device == DeviceType::cpu, ErrorCode::unsupported,
-          "autocast: expected device cpu, found {}; other devices have no lists of ops yet",
-          Device(options.device));
+uint64_t AutocastState::word() const {
+  auto word_of = [](const AutocastOptions& o) {
+    return o.enabled ? 1 + static_cast<uint64_t>(o.dtype) : 0;
+  };
+  return word_of(cpu) | word_of(cuda) << 8;
+}
+
+std::string to_text(const AutocastState& state) {
+  if (!state.is_on()) return "off";
+  std::string out;
+  if (state.cpu.enabled) out = message("cpu {}", name_of(state.cpu.dtype));
+  if (state.cuda.enabled)
+    out += message("{}cuda {}", out.empty() ? "" : ", ", name_of(state.cuda.dtype));
+  return out;
+}
+
+AutocastState autocast_state() {
+  AutocastState state;
+  state.cpu = {.dtype = thread_modes.autocast_dtype, .enabled = device_casts.on_cpu};
+  state.cuda = {DeviceType::cuda, device_casts.cuda, device_casts.on_cuda};
+  state.cpu.cache_enabled = state.cuda.cache_enabled = thread_modes.autocast_cache;
+  return state;
+}
+
+void set_autocast_state(const AutocastState& state) {
+  thread_modes.include &= ~bit(Key::autocast);
+  if (state.is_on()) thread_modes.include |= bit(Key::autocast);
+  thread_modes.autocast_dtype = state.cpu.dtype;
+  device_casts = {state.cpu.enabled, state.cuda.enabled, state.cuda.dtype};
+  thread_modes.autocast_cache = state.cpu.cache_enabled && state.cuda.cache_enabled;
+}
+
+void set_autocast(const AutocastOptions& options) {
   require(options.dtype == Dtype::bf16 || options.dtype == Dtype::f16,
           "autocast: expected dtype bf16 or f16, found {}", options.dtype);
-  thread_modes.include &= ~bit(Key::autocast);
-  if (options.enabled) thread_modes.include |= bit(Key::autocast);
-  thread_modes.autocast_dtype = options.dtype;
-  thread_modes.autocast_cache = options.cache_enabled;
+  AutocastState state = autocast_state();
+  state.of(options.device) = options;
+  state.cpu.cache_enabled = state.cuda.cache_enabled = options.cache_enabled;
+  set_autocast_state(state);
 }
 
-AutocastGuard::AutocastGuard(const AutocastOptions& options) : before_(autocast_state()) {
-  set_autocast_state(options);
+AutocastGuard::AutocastGuard(const AutocastOptions& options)
+    : before_(autocast_state().of(options.device)) {
+  set_autocast(options);
   ++cast_state().depth;
 }
 
 AutocastGuard::~AutocastGuard() {
-  set_autocast_state(before_);
+  set_autocast(before_);
   if (--cast_state().depth == 0) cast_state().kept.clear();
 }
 
-bool is_autocast_enabled() { return thread_modes.include & bit(Key::autocast); }
+bool is_autocast_enabled() { return autocast_state().is_on(); }
 Dtype autocast_dtype() { return thread_modes.autocast_dtype; }
 
 }  // namespace tenon

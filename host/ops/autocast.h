@@ -1,29 +1,40 @@
-// Autocast: which types a call is cast to, and the key that casts.
+// Casts of ops under autocast.
 #pragma once
 
+#include "ops/autocast_state.h"
 #include "ops/op_table.h"
-
-#include <tenon/autocast.h>
 
 #include <optional>
 #include <span>
 
 namespace tenon {
 
-/// The type that the floating arguments of a call of `op` are cast to, given the types they have;
-/// none: they stay. `lower` is the type of the region.
-std::optional<Dtype> autocast_type(const OpEntry& op, Dtype lower, std::span<const Dtype> given);
-
-/// Whether an argument of type `from` is cast when the call's type is `to`.
+/// A call as far as autocast looks at it.
+struct CastCall {
+  const OpEntry& op;
+  DeviceType device;
+  std::span<const Dtype> given;  ///< of its tensors
+  bool names_dtype = false;      ///< it has an argument that says what to compute in
+};
+/// What floating arguments of the call are cast to when `lower` is set for its device; nothing: they
+/// stay as they are. Throws UserError for ops that autocast refuses.
+std::optional<Dtype> autocast_type(const CastCall& call, Dtype lower);
+/// Whether an argument is cast: f64 and whole numbers are not.
 inline bool autocast_casts(Dtype from, Dtype to) {
   return is_floating(from) && from != Dtype::f64 && from != to;
 }
 
+/// PyTorch's list for CUDA. `fp32_dtype`: as fp32, unless the call names its dtype; `refused`: may
+/// overflow in short types, and has a form that does not.
+enum class CudaCast : uint8_t { none, lower, fp32, fp32_dtype, promote, refused };
+struct CudaCastRow {
+  const char* op;
+  CudaCast cast;
+};
+std::span<const CudaCastRow> cuda_cast_list();
+CudaCast cast_on_cuda(const OpEntry& op);
+
 /// What the autocast key does.
 void run_autocast(const CallArgs& call);
-
-/// What this thread has set. Throws UserError for what autocast does not do.
-AutocastOptions autocast_state();
-void set_autocast_state(const AutocastOptions& options);
 
 }  // namespace tenon

@@ -5,6 +5,7 @@
 #include "core/arguments.h"
 #include "core/device/device_memory.h"
 #include "core/device/overwritten.h"
+#include "ops/forms/device_draws.h"
 #include "ops/op_ids.h"
 #include "ops/op_kernels.h"
 #include "ops/pointwise.h"
@@ -140,6 +141,8 @@ class HostCall {
   Device target_;
 };
 
+constexpr ResultPlace into_self{ResultPlace::Kind::self};
+
 bool may_fall_back() { return config::flags().compiler.device_fallback; }
 
 void run_decomposed(const CallArgs& call) {
@@ -147,8 +150,8 @@ void run_decomposed(const CallArgs& call) {
   return_mutated(call);
 }
 
-bool run_compiled(const CallArgs& call, Device device, bool into_self) {
-  return single_op_slot && single_op_slot(call, device, into_self);
+bool run_compiled(const CallArgs& call, Device device, ResultPlace place = {}) {
+  return single_op_slot && single_op_slot(call, device, place);
 }
 
 // Nobody on the device takes the call.
@@ -191,20 +194,39 @@ void run_with_statistics(const CallArgs& call) {
   }
 }
 
+// The op that gives what a row of its own, such as index_put_, writes into its first argument.
+const OpEntry* functional_by_name(const OpEntry& op) {
+  size_t dot = op.name.rfind('.');
+  bool writes_self = op.mutated_args == 1 && op.returned_arg == 0 && op.name[dot - 1] == '_';
+  if (!writes_self) return nullptr;
+  const OpEntry* found = find_op(op.name.substr(0, dot - 1) + op.name.substr(dot));
+  return found && !found->mutated_args && found->n_args == op.n_args && found->n_returns == 1
+             ? found
+             : nullptr;
+}
+
 void run_on_device(const CallArgs& call) {
   std::optional<Device> device = common_device(call);
   const OpDef& def = *call.op->def;
   if (device && try_foreign(call, device->type)) return;
+  if (draw_on_device(call, device)) return;
   if (!device || def.tags & OpTags::creation) return HostCall(call, false).run();
   if (device && has_statistics(call)) return run_with_statistics(call);
   bool only_decomposes = def.decomp && !def.formula && !def.eager;
   if (only_decomposes) return run_decomposed(call);
-  if (!call.op->mutated_args && run_compiled(call, *device, false)) return;
+  if (!call.op->mutated_args && run_compiled(call, *device)) return;
   if (def.decomp) return run_decomposed(call);
+  if (const OpEntry* functional = functional_by_name(*call.op)) {
+    Value result;
+    dispatch(*functional, call.args, call.n_args, &result, 1);
+    copy_across(*call.args[0].as<Tensor>(), take<Tensor>(result));
+    return return_mutated(call);
+  }
   run_on_host(call, *device);
 }
 
-// Writing while reading is safe only where an operand is exactly self or apart from it.
+}  // namespace
+
 bool writes_safely(const CallArgs& call, const Tensor& self) {
   bool safe = true;
   for_each_tensor(call, [&](const Tensor& t, uint32_t) {
@@ -215,6 +237,8 @@ bool writes_safely(const CallArgs& call, const Tensor& self) {
   });
   return safe;
 }
+
+namespace {
 
 // Whether the functional form gives what fits over self as it is: each element of the result is
 // made of those at its place.
@@ -235,7 +259,7 @@ void run_in_place(const CallArgs& call) {
           call.op->name);
   CallArgs functional = call;
   functional.op = call.op->functional;
-  if (device && can_compute_into(functional, self) && run_compiled(functional, *device, true))
+  if (device && can_compute_into(functional, self) && run_compiled(functional, *device, into_self))
     return return_mutated(call);
   check_derived_in_place(call);
   Value result;
@@ -244,17 +268,59 @@ void run_in_place(const CallArgs& call) {
   return_mutated(call);
 }
 
+bool is_taken_by_plugin(const OpEntry& op, DeviceType device) {
+  return std::ranges::any_of(op.foreign_kernels(),
+                             [&](const ForeignKernel& k) { return k.device == device; });
+}
+
+// Whether the one result of `functional` can be written where `out` lies while it is computed.
+bool can_compute_into_given(const CallArgs& functional, const Tensor& out) {
+  const OpDef& def = *functional.op->def;
+  bool only_decomposes = def.decomp && !def.formula && !def.eager;
+  bool has_code = !def.view && !only_decomposes && !functional.op->mutated_args &&
+                  !(def.tags & (OpTags::any_device | OpTags::creation | OpTags::random));
+  if (!has_code || (!def.meta && !def.formula) || out.numel() == 0 || has_internal_overlap(out)) return false;
+  bool apart = true;
+  for_each_tensor(functional,
+                  [&](const Tensor& t, uint32_t) { apart = apart && !may_overlap(t, out); });
+  if (!apart) return false;
+  Metas metas;
+  if (def.formula)
+    pointwise_meta(functional, metas);
+  else
+    def.meta.metas(functional, metas);
+  return metas.size() == 1 && metas[0].dtype == out.dtype() &&
+         std::ranges::equal(list_of(metas[0].sizes), out.sizes());
+}
+
+// `f(x, out=y)`: into y where that is safe; else the functional form, then a copy into y.
+void run_out_on_device(const CallArgs& call) {
+  const OpEntry& op = *call.op->functional;
+  std::optional<Device> device = common_device(call);
+  if (device && op.n_returns == 1 && !is_taken_by_plugin(op, device->type)) {
+    const Tensor& out = *call.args[op.n_args].as<Tensor>();
+    CallArgs functional{&op, call.args, call.results, op.n_args, 1};
+    if (out.device() == *device && can_compute_into_given(functional, out) &&
+        run_compiled(functional, *device, {ResultPlace::Kind::given, &out})) {
+      bump_version(out);
+      call.results[0] = Value::own(out);
+      return;
+    }
+  }
+  reference_kernel (*call.op)(call);
+}
+
 }  // namespace
 
 BoxedFn device_kernel(const OpEntry& op) {
-  if (op.out_form) return reference_kernel(op);
+  if (op.out_form) return &run_out_on_device;
   if (op.functional) return &run_in_place;
   if (op.def->view || op.def->tags & OpTags::any_device)
     return row_kernel(*op.def, op.mutated_args != 0);
   return &run_on_device;
 }
 
-bool (*single_op_slot)(const CallArgs& call, Device device, bool into_self) = nullptr;
+bool (*single_op_slot)(const CallArgs& call, Device device, ResultPlace place) = nullptr;
 std::string (*why_no_single_op_slot)(const CallArgs& call, Device device) = nullptr;
 
 namespace {
@@ -264,7 +330,7 @@ bool copy_there(const Tensor& to, const Tensor& from) {
   static const OpEntry& copy = entry_of(op_id("aten.copy.default"));
   Value args[] = {Value::of(to), Value::of(from), Value::of(false)};
   Value result;
-  return run_compiled({&copy, args, &result, 3, 1}, to.device(), true);
+  return run_compiled({&copy, args, &result, 3, 1}, to.device(), into_self);
 }
 
 const struct FillSlots {

@@ -6,6 +6,7 @@
 #include "report/log.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <mutex>
+#include <new>
 #include <vector>
 
 namespace tenon::report {
@@ -77,11 +79,12 @@ std::string args_text(const Event& event) {
 // closing bracket and writes a new one, so that a crash leaves a readable file.
 class TraceFiles {
  public:
-  explicit TraceFiles(const std::string& folder) {
+  /// A forked child has files of its own from the beginning, even where its parent has ended.
+  TraceFiles(const std::string& folder, bool is_child) : folder_(folder) {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     std::string suffix;
-    lines_ = open_own(folder + "/events.jsonl");
+    if (!is_child) lines_ = open_own(folder + "/events.jsonl");
     if (!lines_) {  // another process, such as our parent, writes there
       suffix = "." + std::to_string(::getpid());
       lines_ = open_own(folder + "/events" + suffix + ".jsonl");
@@ -98,6 +101,16 @@ class TraceFiles {
   }
 
   bool good() const { return lines_ && chrome_; }
+  const std::string& folder() const { return folder_; }
+
+  /// In a forked child: the place in a file is common to both processes, so nothing is flushed, and
+  /// what the end of the process flushes goes nowhere.
+  void leave_to_parent() {
+    int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    for (File* file : {&lines_, &chrome_})
+      if (std::FILE* stream = file->release()) ::dup2(nowhere, ::fileno(stream));
+    ::close(nowhere);
+  }
 
   void write(const Event& event) {
     constexpr std::string_view names[] = {"begin", "end", "instant", "counter"};
@@ -136,6 +149,7 @@ class TraceFiles {
     return {::fdopen(fd, "r+"), &std::fclose};
   }
 
+  std::string folder_;
   /// Of the clock of all processes, so that their traces can be put together.
   const double begun_us_ = static_cast<double>(in_ns(start_of_trace().time_since_epoch())) / 1000;
   File lines_{nullptr, &std::fclose};
@@ -150,8 +164,19 @@ struct Trace {
   bool started = false;
 };
 
+// Set in a forked child, whose parent goes on writing its files.
+constinit std::atomic<bool> is_forked{false};
+
 Trace& trace() {
-  static Trace& trace = *new Trace();
+  static Trace& trace = []() -> Trace& {
+    static auto& made = *new Trace();
+    // A thread that holds the lock is not there in the child.
+    ::pthread_atfork(nullptr, nullptr, [] {
+      new (&made.listeners_mutex) std::mutex();
+      is_forked.store(true, std::memory_order_relaxed);
+    });
+    return made;
+  }();
   return trace;
 }
 
@@ -160,13 +185,26 @@ void count_listeners(const Trace& trace) {
   detail::listening.store(trace.started || n > 0 ? n : -1, std::memory_order_relaxed);
 }
 
-void open_files(const std::string& folder) {
-  auto files = folder.empty() ? nullptr : std::make_unique<TraceFiles>(folder);
+void open_files(const std::string& folder, bool is_child = false) {
+  auto files = folder.empty() ? nullptr : std::make_unique<TraceFiles>(folder, is_child);
   if (files && !files->good()) files.reset();
   std::lock_guard lock(trace().listeners_mutex);
   trace().files = std::move(files);
   trace().started = true;
   count_listeners(trace());
+}
+
+// Events of a child go into files with its number in their names.
+void open_files_of_child() {
+  std::unique_ptr<TraceFiles> of_parent;
+  {
+    std::lock_guard lock(trace().listeners_mutex);
+    if (!is_forked.exchange(false)) return;
+    of_parent = std::move(trace().files);
+  }
+  if (!of_parent) return;
+  of_parent->leave_to_parent();
+  open_files(of_parent->folder(), /*is_child=*/true);
 }
 
 }  // namespace
@@ -229,6 +267,7 @@ bool detail::start_listening() noexcept try {
 }
 
 void restart_trace() {
+  if (is_forked.load(std::memory_order_relaxed)) open_files_of_child();
   {
     std::lock_guard lock(trace().listeners_mutex);
     trace().files.reset();  // before a new one asks for the lock of the same files
@@ -238,6 +277,7 @@ void restart_trace() {
 
 void detail::emit(Phase phase, std::string_view name, std::string_view category,
                   std::string_view id, std::span<const EventArg> args) noexcept try {
+  if (is_forked.load(std::memory_order_relaxed)) open_files_of_child();
   Event event{phase, name, category, id, args, now_ns(), thread_number()};
   std::lock_guard lock(trace().listeners_mutex);
   for (const auto& listener : trace().listeners) (*listener)(event);

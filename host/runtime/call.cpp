@@ -199,6 +199,40 @@ static void add(std::atomic<int64_t>& counter, int64_t n) {
   counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
+/// Keeps the arguments while the body runs, which may assign to the very handles that the caller has
+/// passed: `f(last)` with `last = x` in the body. Afterwards the leaves are the caller's again.
+class HeldArguments {
+ public:
+  explicit HeldArguments(const Leaves& leaves) : leaves_(leaves.tensors) {
+    size_t n = leaves_.size();
+    if (n > few) many_.resize(n);
+    held_ = n > few ? many_.data() : inline_;
+    for (size_t i = 0; i < n; ++i) {
+      held_[i].given = leaves_[i];
+      held_[i].tensor = *leaves_[i];
+      place(i) = &held_[i].tensor;
+    }
+  }
+  ~HeldArguments() {
+    for (size_t i = 0; i < leaves_.size(); ++i) place(i) = held_[i].given;
+  }
+  HeldArguments(const HeldArguments&) = delete;
+
+ private:
+  static constexpr size_t few = 8;
+  struct Held {
+    const Tensor* given = nullptr;
+    Tensor tensor;
+  };
+  // The array is a local variable of the call, and nobody else's.
+  const Tensor*& place(size_t i) { return const_cast<const Tensor*&>(leaves_.data()[i]); }
+
+  const LeafArray<const Tensor*, 24>& leaves_;
+  Held inline_[few];
+  std::vector<Held> many_;
+  Held* held_;
+};
+
 void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   uint32_t stance = stance_word.load(std::memory_order_relaxed);
   if (site.options.disable || is_in(stance, compiler::Stance::force_eager) || is_uncompiled())
@@ -229,8 +263,14 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
       add(counters.guard_failures, i);
       site.move_to_front(i);
     }
-    if (follows) return follow_entry_slot(site, *entry, leaves, body, result);
-    if (is_due(site, *entry, leaves) && verify_slot(site, *entry, leaves, body, result)) return;
+    if (follows) {
+      HeldArguments held(leaves);
+      return follow_entry_slot(site, *entry, leaves, body, result);
+    }
+    if (is_due(site, *entry, leaves)) {
+      HeldArguments held(leaves);
+      if (verify_slot(site, *entry, leaves, body, result)) return;
+    }
     add(counters.hits, 1);
     result.prototype = entry->recorded.prototype.get();
     autograd::RequestsOfCall brings(entry->recorded.requests);
@@ -238,6 +278,7 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   }
   add(counters.unserved, 1);
   add(counters.guard_failures, n);
+  HeldArguments held(leaves);
   miss_slot(site, leaves, body, result);
 }
 

@@ -13,12 +13,12 @@
 #include "config/flags.h"
 #include "core/function_ref.h"
 #include "graph/artifact.h"
+#include "ops/autocast_state.h"
 #include "report/unit.h"
 #include "runtime/entry.h"
 #include "runtime/size_policy.h"
 #include "runtime/version_list.h"
 
-#include <tenon/autocast.h>
 #include <tenon/compile.h>
 
 #include <array>
@@ -45,7 +45,7 @@ struct SegmentCode {
   std::shared_ptr<Artifact> artifact;
   /// Under which it holds, over graph->symbols that are known before it runs; nothing: only once.
   std::optional<SymProgram> conditions;
-  AutocastOptions autocast;       ///< of its caller, which its backward may follow
+  AutocastState autocast;         ///< of its caller, which its backward may follow
   std::vector<Overlap> overlaps;  ///< of its inputs, where it writes some
 
   /// Whether it serves a call of its graph.

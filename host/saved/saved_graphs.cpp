@@ -49,7 +49,7 @@ Tensor read_constant(const SectionReader& section, const MissingConstant& c) {
       const_cast<std::byte*>(bytes.span.data()), sizes, c.meta.dtype, {},
       [](void* p) { delete static_cast<std::shared_ptr<const void>*>(p); }, owner);
   keep_private(*impl_of(mapped)->storage_ref.get());
-  return mapped;
+  return c.meta.device == kCPU ? mapped : mapped.to(c.meta.device, c.meta.dtype);
 }
 
 // `given`: the number of each constant, in the order of the text.

@@ -5,6 +5,7 @@
 #include "autograd/anomaly.h"
 #include "compile/compile_graph.h"
 #include "config/flags.h"
+#include "core/device/matmul_precision.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/tensor/layout_questions.h"
@@ -15,7 +16,6 @@
 #include "report/unit.h"
 #include "tape/cache.h"
 
-#include <tenon/autocast.h>
 #include <tenon/config.h>
 
 #include <array>
@@ -61,10 +61,9 @@ uint64_t flags_hash() {
 }
 
 std::array<uint64_t, 3> root_key(const PassSettings& settings, const PassRequest& request) {
-  AutocastOptions casts = autocast_in_effect();
   uint64_t facts = uint64_t{request.options.accumulate} | uint64_t{settings.dynamic} << 1 |
-                   uint64_t{thread_modes.deterministic} << 2 | uint64_t{casts.enabled} << 3 |
-                   static_cast<uint64_t>(casts.dtype) << 8;
+                   uint64_t{thread_modes.deterministic} << 2 | uint64_t{allows_tf32()} << 3 |
+                   autocast_in_effect().word() << 8;
   return {settings.serial, facts, flags_hash()};
 }
 

@@ -70,6 +70,13 @@ tn_status* check_of(tn_str text, int64_t* check) {
 tn_status* flag(int32_t dev, tn_cuda_error_flag** out) {
   return barrier([&] { *out = &gpu_at(dev).error_flag(); });
 }
+tn_status* native_stream(int32_t dev, tn_stream* stream, void** out) {
+  return barrier([&] {
+    Gpu& gpu = gpu_at(dev);
+    gpu.bind();
+    *out = gpu.handle_of(stream);
+  });
+}
 
 }  // namespace
 
@@ -90,6 +97,7 @@ tn_cuda_api filled_api() {
   t.slot = slot;
   t.add_check = check_of;
   t.error_flag = flag;
+  t.native_stream = native_stream;
   add_function_api(t);
   return t;
 }

@@ -15,9 +15,12 @@ using plugin::text;
 /// One function of the library is called, which says its version.
 struct Library {
   const char *file, *version_function;
+  const char* without;  // what happens then
 };
-constexpr Library libraries[] = {{"libcublasLt.so.13", "cublasLtGetVersion"},
-                                 {"libcudnn.so.9", "cudnnGetVersion"}};
+constexpr Library libraries[] = {
+    {"libcublasLt.so.13", "cublasLtGetVersion",
+     "; matrix products then go by Tenon's own kernels, without tensor cores"},
+    {"libcudnn.so.9", "cudnnGetVersion", ""}};
 constexpr const char* files[] = {"libnvJitLink.so.13", "nvvm/libdevice/libdevice.10.bc"};
 
 std::string quoted(std::string_view value) {
@@ -46,7 +49,9 @@ std::string described(const char* file, const Library* library) {
     std::string out = field("name", file) + ", " + field("path", find_file(file));
     return library ? out + ", " + field("version", version_of(*library)) : out;
   } catch (const plugin::error& e) {
-    return field("name", file) + ", " + field("why_not", e.what());
+    std::string why_not = e.what();
+    if (library) why_not += library->without;
+    return field("name", file) + ", " + field("why_not", why_not);
   }
 }
 

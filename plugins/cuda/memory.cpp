@@ -33,7 +33,7 @@ api::Address Gpu::try_allocate(size_t bytes, api::Stream stream) {
   api::Address address = 0;
   api::Result result = driver().cuMemAllocFromPoolAsync(&address, bytes, pool_, stream);
   if (result == api::error_out_of_memory) return 0;
-  if (result != api::success)
+  if (result != api::success)  // the text costs more than the allocation
     check(*this, result, "cuMemAllocFromPoolAsync", text("allocating {} bytes", bytes));
   return address;
 }

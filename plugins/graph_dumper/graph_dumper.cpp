@@ -4,9 +4,11 @@
 //                                 <name>_forward_0.input  one line an input
 //                                 inputs.safetensors      of the first call, where asked for
 //                                 command.sh              runs it again
+//                <name>_joint_0/...                       what both halves were cut from
+//                <name>_backward_0/...
 //
-// The number grows after each backward graph, and before a forward graph that follows another one,
-// so that a forward and its backward have the same one and nothing is overwritten.
+// The number grows after each backward graph, and before a joint or a forward graph that follows a
+// forward graph, so that a joint graph and its halves have the same one and nothing is overwritten.
 #include "inputs.h"
 
 #include <atomic>
@@ -44,11 +46,22 @@ void check_name(const std::string& name) {
                    name));
 }
 
-std::string command_of(bool has_values) {
-  return std::string(
-             "#!/bin/sh\n# Runs the graph again.\ncd \"$(dirname \"$0\")\" && tenon run "
-             "graph.tng") +
-         (has_values ? " --inputs inputs.safetensors" : "") + " \"$@\"\n";
+constexpr const char* command =
+    "#!/bin/sh\n"
+    "# Runs the graph again, with the inputs of its first call where they were kept.\n"
+    "cd \"$(dirname \"$0\")\" || exit\n"
+    "test -f inputs.safetensors && set -- --inputs inputs.safetensors \"$@\"\n"
+    "exec tenon run graph.tng \"$@\"\n";
+
+enum class Kind { joint, forward, backward };
+constexpr const char* kind_names[] = {"joint", "forward", "backward"};
+
+// A joint graph takes tangents, and is no half.
+Kind kind_of(const graph& g, int32_t stage) {
+  if (stage == TN_STAGE_BACKWARD) return Kind::backward;
+  for (uint32_t id : g.inputs())
+    if (g.value_at(id).flags & TN_V_TANGENT) return Kind::joint;
+  return Kind::forward;
 }
 
 class GraphDumper : public Backend {
@@ -64,7 +77,7 @@ class GraphDumper : public Backend {
           "graph {} of {} is empty: nothing is written; does the function return its arguments?",
           sv(request.compile_id), name);
     else
-      values = write(g, request, given.get<std::string>("dir"), name, keeps_values);
+      values = write(g, request, given.get<std::string>("dir"), name);
     return std::make_unique<Dumped>(interpret(request.ctx, request.graph),
                                     keeps_values ? values : fs::path());
   }
@@ -77,22 +90,22 @@ class GraphDumper : public Backend {
  private:
   /// The file that values belong into.
   fs::path write(const graph& g, const tn_compile_request& request, const fs::path& dir,
-                 const std::string& name, bool keeps_values) {
-    bool is_backward = request.stage == TN_STAGE_BACKWARD;
+                 const std::string& name) {
+    Kind kind = kind_of(g, request.stage);
     std::string own =
-        text("{}_{}_{}", name, is_backward ? "backward" : "forward", next_number(is_backward));
+        text("{}_{}_{}", name, kind_names[static_cast<size_t>(kind)], next_number(kind));
     fs::path folder = dir / name / own;
     write_file(folder / "graph.tng", g.dump());
     write_file(folder / (own + ".input"), inputs_of(g));
-    write_file(folder / "command.sh", command_of(keeps_values));
+    write_file(folder / "command.sh", command);
     fs::permissions(folder / "command.sh", fs::perms::owner_exec, fs::perm_options::add);
     return folder / "inputs.safetensors";
   }
-  uint32_t next_number(bool is_backward) {
+  uint32_t next_number(Kind kind) {
     std::lock_guard lock(guarding_number_);
-    if (!is_backward && has_forward_) ++number_;  // whose backward never came
-    has_forward_ = !is_backward;
-    return is_backward ? number_++ : number_;
+    if (kind != Kind::backward && has_forward_) ++number_;  // whose backward never came
+    has_forward_ = kind == Kind::forward;
+    return kind == Kind::backward ? number_++ : number_;
   }
 
   std::mutex guarding_number_;

@@ -70,6 +70,19 @@ std::vector<Access> accesses_of(loopir::Program& program, const loopir::Nest& ne
   return out;
 }
 
+std::vector<Access> draws_of(loopir::Program& program, const loopir::Nest& nest) {
+  std::vector<Access> out;
+  for (size_t i = 0; i < nest.kernel.stages.size(); ++i) {
+    Id lanes = nest.lanes != none ? nest.lanes : nest.lanes_of_stage[i];
+    Walk walk(program.expressions);
+    walk.at_value = [&](const ValueNode& n) {
+      if (n.code == loopir::value_drawn) out.push_back({none, n.b, lanes});
+    };
+    for (const Statement& s : nest.kernel.stages[i].statements) walk.statement(s);
+  }
+  return out;
+}
+
 bool has_checks(loopir::Program& program, const loopir::Nest& nest) {
   bool out = false;
   Walk walk(program.expressions);
@@ -106,7 +119,8 @@ class Multiples {
       case IndexKind::max:
         return all(n.operands);
       case IndexKind::product:
-        return n.number % of_ == 0 || some(n.operands);
+        if (n.number % of_ == 0 || some(n.operands)) return true;
+        return is_number(i) && (conditions.push_back(i), true);
       default:
         return is_number(i) && (conditions.push_back(i), true);
     }
@@ -118,10 +132,12 @@ class Multiples {
   }
   // One that is known, or one that a call tells.
   bool some(const Ids& operands) {
+    bool all_numbers =
+        std::all_of(operands.begin(), operands.end(), [&](Id o) { return is_number(o); });
     for (bool asks : {false, true})
       for (Id o : operands) {
         size_t before = conditions.size();
-        if (asks && !is_number(o)) continue;
+        if (asks && (all_numbers || !is_number(o))) continue;
         if (holds(o) && (asks || conditions.size() == before)) return true;
         conditions.resize(before);
       }
@@ -136,20 +152,33 @@ class Multiples {
 
 }  // namespace
 
+namespace {
+
+bool is_multiple(loopir::Expressions& x, Id index, Id lanes, unsigned of,
+                 std::vector<std::pair<Id, unsigned>>& multiples) {
+  Multiples known(x, lanes, of);
+  if (!known.holds(index)) return false;
+  for (Id i : known.conditions)
+    if (std::find(multiples.begin(), multiples.end(), std::pair(i, of)) == multiples.end())
+      multiples.emplace_back(i, of);
+  return true;
+}
+
+}  // namespace
+
 unsigned widest_access(loopir::Program& program, const Access& access, unsigned most,
                        std::vector<std::pair<Id, unsigned>>& multiples) {
   loopir::Expressions& x = program.expressions;
   auto step = x.coefficient(access.index, access.lanes);
   if (!step || !x.is(*step, 1)) return 1;
-  for (unsigned width = most; width > 1; width /= 2) {
-    Multiples known(x, access.lanes, width);
-    if (!known.holds(access.index)) continue;
-    for (Id i : known.conditions)
-      if (std::find(multiples.begin(), multiples.end(), std::pair(i, width)) == multiples.end())
-        multiples.emplace_back(i, width);
-    return width;
-  }
+  for (unsigned width = most; width > 1; width /= 2)
+    if (is_multiple(x, access.index, access.lanes, width, multiples)) return width;
   return 1;
+}
+
+bool is_multiple(loopir::Program& program, Id index, unsigned of,
+                 std::vector<std::pair<Id, unsigned>>& multiples) {
+  return is_multiple(program.expressions, index, none, of, multiples);
 }
 
 namespace {
@@ -217,6 +246,7 @@ void add_numbers(loopir::Program& program, const loopir::Nest& nest, const Ids& 
   };
   walk.at_value = [&](const ValueNode& n) {
     if (n.code == loopir::value_real) seen.insert(n.a);
+    if (n.code == loopir::value_drawn) seen.insert({n.a, n.a + 1});
   };
   for (Id i : indices) walk.index(i);
   for (Id v : nest.kernel.outer) walk.index(x.extent_of(v));

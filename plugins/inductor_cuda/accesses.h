@@ -13,6 +13,8 @@ struct Access {
   bool is_masked = false;  // done under a condition
 };
 std::vector<Access> accesses_of(loopir::Program& program, const loopir::Nest& nest);
+/// The same of the places of random numbers, which have no buffer.
+std::vector<Access> draws_of(loopir::Program& program, const loopir::Nest& nest);
 
 /// Whether positions or divisors are checked.
 bool has_checks(loopir::Program& program, const loopir::Nest& nest);
@@ -21,6 +23,11 @@ bool has_checks(loopir::Program& program, const loopir::Nest& nest);
 /// wherever the lanes do. Adds what has to hold for that and is known at a call only.
 unsigned widest_access(loopir::Program& program, const Access& access, unsigned most,
                        std::vector<std::pair<Id, unsigned>>& multiples);
+
+/// Whether an index is a multiple of `of`, whatever its variables are. Adds what has to hold for that
+/// and is known at a call only.
+bool is_multiple(loopir::Program& program, Id index, unsigned of,
+                 std::vector<std::pair<Id, unsigned>>& multiples);
 
 /// The one inner variable that all stages with any have, in the names of the first such stage; none
 /// where rows differ, or where a row in scratch is read elsewhere than it was written.

@@ -3,8 +3,10 @@
 
 #include "loops_of_steps.h"
 #include "options.h"
+#include "products/product_steps.h"
 
 #include <loopir/verify.h>
+#include <tenon/device.h>
 
 #include <chrono>
 #include <set>
@@ -78,7 +80,7 @@ void make_kernels(const Job& job, Parts& parts) {
       throw KernelFailure{kernel->name, "the option fail_kernels names it", kernel->nodes};
     CompiledKernel& made = parts.kernels[i];
     made.name = kernel->name;
-    made.plans = plans_of(parts.program, *kernel, form_options(job.device));
+    made.plans = plans_of(parts.program, *kernel, form_options(job.given, job.request, job.device));
     kernels.push_back(&made);
     parts.statistics.fused_nodes += kernel->n_loops - 1;
   }
@@ -87,6 +89,19 @@ void make_kernels(const Job& job, Parts& parts) {
             parts.statistics.code);
   parts.statistics.kernels = static_cast<uint32_t>(kernels.size());
   parts.statistics.codegen_ms = milliseconds_since(start);
+}
+
+void make_products(const Job& job, Parts& parts) {
+  ProductOptions options{
+      .library = {.allows_tf32 = (job.request.flags & TN_RQ_ALLOWS_TF32) != 0,
+                  .deterministic =
+                      job.given.deterministic || (job.request.flags & TN_RQ_DETERMINISTIC) != 0},
+      .contracts = numerics_of(job.given).contracts};
+  for (size_t i = 0; i < parts.schedule.items.size(); ++i)
+    if (auto* product = std::get_if<loopir::Product>(&parts.schedule.items[i]))
+      parts.products.emplace(
+          i, std::make_unique<ProductItem>(job.request.ctx, parts.program, *product, job.device,
+                                           options, parts.statistics.code));
 }
 
 void describe_items(Parts& parts) {
@@ -113,13 +128,21 @@ std::unique_ptr<Executable> compile_once(const Job& job) {
   // Ops become expressions over index variables; what is realised becomes a loop.
   parts.program = lowered(job);
 
-  // Products and convolutions become loops, too.
-  replace_library_steps(parts.program);
+  // Products are the vendor's library's; what no library serves becomes loops, too.
+  replace_library_steps(parts.program, {.windows_bytes = given.windows_mb << 20});
   parts.statistics.loops_before_text = loopir::text_of(parts.program);
 
   // Loops that share memory become one kernel.
   parts.schedule = loopir::fuse(parts.program, fusion_options(given, job.device));
   if (!job.allows_externs()) require_no_externs(job, parts.schedule);
+
+  // Functions behind a product become a part of it where there is code for both.
+  loopir::absorb_epilogues(
+      parts.program, parts.schedule,
+      {.can = [&](const loopir::Item& item) { return can_absorb(parts.program, item); },
+       .can_move = [](const loopir::Convolution&) { return false; },
+       .rounds_narrow = numerics_of(given).rounds_narrow,
+       .gelu_tanh = true});
   for (const loopir::FusionNote& note : parts.schedule.notes)
     parts.statistics.fusion_text +=
         note.producer + " -> " + note.consumer + ": " + note.verdict + "\n";
@@ -128,6 +151,7 @@ std::unique_ptr<Executable> compile_once(const Job& job) {
 
   // Each kernel gets a grid and code.
   make_kernels(job, parts);
+  make_products(job, parts);
   describe_items(parts);
   parts.statistics.compile_ms = milliseconds_since(start);
   return std::make_unique<Executable>(std::move(parts));

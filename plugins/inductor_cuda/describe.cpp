@@ -19,18 +19,38 @@ std::string items_json(const Parts& parts) {
     loopir::ItemFacts f =
         loopir::facts_of(parts.program, parts.schedule.items[i], parts.accesses[i]);
     out << separator << "{\"kind\": \"" << f.kind << "\", \"name\": " << loopir::quoted(f.name)
-        << ", \"bytes\": " << f.bytes << ", \"flops\": " << f.flops << ", \"versions\": [";
+        << ", \"bytes\": " << f.bytes << ", \"flops\": " << f.flops;
+    if (auto product = parts.products.find(i); product != parts.products.end())
+      out << ", \"way\": "
+          << (product->second->why_own_kernel().empty() ? "\"cublaslt\"" : "\"own kernel\"");
+    out << ", \"versions\": [";
     separator = ", ";
     auto kernel = parts.kernels.find(i);
     for (size_t v = 0; kernel != parts.kernels.end() && v < kernel->second.plans.size(); ++v) {
-      const Form& form = kernel->second.plans[v].form;
+      const KernelPlan& plan = kernel->second.plans[v];
+      const Form& form = plan.form;
       out << (v ? ", " : "") << "{\"form\": \"" << names_of_forms[static_cast<int>(form.kind)]
           << "\", \"threads\": " << form.threads << ", \"vector\": " << form.vector
           << ", \"in_registers\": " << form.in_registers << ", \"index_bits\": " << form.index_bits
-          << "}";
+          << ", \"atomic\": " << (plan.is_atomic ? "true" : "false") << "}";
     }
     out << "]}";
   }
+  return out.str();
+}
+
+std::string products_json(const Parts& parts) {
+  uint32_t by_library = 0, by_own_kernels = 0;
+  std::string why;
+  for (const auto& [item, product] : parts.products) {
+    std::string reason = product->why_own_kernel();
+    ++(reason.empty() ? by_library : by_own_kernels);
+    if (!reason.empty()) why = reason;
+  }
+  std::ostringstream out;
+  out << "\"products_by_library\": " << by_library
+      << ", \"products_by_own_kernels\": " << by_own_kernels;
+  if (!why.empty()) out << ", \"why_own_kernels\": " << loopir::quoted(why);
   return out.str();
 }
 
@@ -54,7 +74,7 @@ std::string Executable::statistics_json() const {
       << ", \"from_cache\": " << (s.code.from_disk ? "true" : "false")
       << ", \"failed_kernels\": " << s.failed_kernels
       << ", \"distinct_kernels\": " << s.code.distinct
-      << ", \"kernel_cache_hits\": " << s.code.from_process
+      << ", \"kernel_cache_hits\": " << s.code.from_process << ", " << products_json(parts_)
       << ", \"object_bytes\": " << s.code.bytes << ", \"arch\": \"" << parts_.device.arch
       << "\", \"items\": [" << items_json(parts_) << "]}";
   return out.str();
@@ -74,6 +94,9 @@ std::string Executable::describe(int32_t what) const {
       std::string out;
       for (const auto& [item, kernel] : parts_.kernels)
         out += "// " + kernel.name + "\n" + kernel.ptx + "\n";
+      for (const auto& [item, product] : parts_.products)
+        if (std::string ptx = product->ptx(); !ptx.empty())
+          out += "// " + product->product().name + "\n" + ptx + "\n";
       return out;
     }
     default:

@@ -18,11 +18,24 @@ using tenon::plugin::tensor;
 namespace {
 
 constexpr int64_t most_blocks = (int64_t{1} << 31) - 1;
+constexpr size_t most_plans = 64;  // of sizes
 
 /// Bytes of an allocation that starts at a multiple of `alignment`.
 int64_t aligned(int64_t bytes) {
   constexpr int64_t alignment = 256;
   return (bytes + alignment - 1) / alignment * alignment;
+}
+
+/// Adds the symbols that the matrices of a product depend on.
+void see_views(const loopir::Program& program, const loopir::Product& product,
+               std::set<uint32_t>& symbols) {
+  auto see = [&](const View& v) {
+    for (const loopir::Ids* list : {&v.sizes, &v.strides})
+      for (Id i : *list) program.expressions.add_symbols(i, symbols);
+    program.expressions.add_symbols(v.offset, symbols);
+  };
+  see(product.left), see(product.right), see(product.result);
+  if (product.bias) see(*product.bias);
 }
 
 }  // namespace
@@ -36,6 +49,7 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
     for (Id i : b.sizes) see(i);
     for (Id i : b.strides) see(i);
   }
+  for (const auto& [item, product] : parts_.products) see_views(p, product->product(), symbols);
   for (const auto& [item, kernel] : parts_.kernels)
     for (const KernelPlan& plan : kernel.plans) {
       see(plan.units), see(plan.blocks);
@@ -73,7 +87,19 @@ void Executable::plan_kernel(size_t item, std::span<const int64_t> table, Plan& 
   }
 }
 
-std::shared_ptr<const Executable::Plan> Executable::planned(std::span<const int64_t> table) const {
+// The library's workspace lies behind all else.
+void Executable::plan_products(std::span<const int64_t> table, Plan& plan) {
+  int64_t bytes = 0;
+  for (const auto& [item, product] : parts_.products) {
+    auto made = product->plan(parts_.program, table);
+    bytes = std::max(bytes, made->workspace_bytes());
+    plan.products.emplace(item, std::move(made));
+  }
+  plan.workspace = aligned(plan.arena_bytes);
+  if (bytes > 0) plan.arena_bytes = plan.workspace + bytes;
+}
+
+std::shared_ptr<const Executable::Plan> Executable::planned(std::span<const int64_t> table) {
   const loopir::Program& p = parts_.program;
   auto out = std::make_shared<Plan>();
   for (uint32_t s : sized_by_) out->sizes.push_back(table[s]);
@@ -83,6 +109,7 @@ std::shared_ptr<const Executable::Plan> Executable::planned(std::span<const int6
   out->arena_bytes = memory.bytes;
   out->launches.resize(parts_.accesses.size());
   for (const auto& [item, kernel] : parts_.kernels) plan_kernel(item, table, *out);
+  plan_products(table, *out);
   for (Id b = 0; b < p.buffers.size(); ++b)
     if (p.buffers[b].place == Buffer::Place::output)
       out->outputs.push_back({b, loopir::evaluated(p.expressions, p.buffers[b].sizes, table),
@@ -91,14 +118,20 @@ std::shared_ptr<const Executable::Plan> Executable::planned(std::span<const int6
 }
 
 std::shared_ptr<const Executable::Plan> Executable::plan_for(std::span<const int64_t> table) {
-  auto is_same = [&](const Plan& plan) {
+  auto is_same = [&](const auto& plan) {
     for (size_t i = 0; i < sized_by_.size(); ++i)
-      if (plan.sizes[i] != table[sized_by_[i]]) return false;
+      if (plan->sizes[i] != table[sized_by_[i]]) return false;
     return true;
   };
-  std::lock_guard lock(guarding_plan_);
-  if (!newest_ || !is_same(*newest_)) newest_ = planned(table);
-  return newest_;
+  std::lock_guard lock(guarding_plans_);
+  auto at = std::find_if(plans_.begin(), plans_.end(), is_same);
+  if (at == plans_.end()) {
+    auto made = planned(table);
+    if (plans_.size() == most_plans) plans_.pop_back();
+    at = plans_.insert(plans_.end(), std::move(made));
+  }
+  std::rotate(plans_.begin(), at, at + 1);
+  return plans_.front();
 }
 
 // ---- tensors
@@ -173,8 +206,7 @@ void Executable::call(tn_call& c) {
       call.pointers[b] = call.arena.data<std::byte>() + call.plan->offsets[b];
   }
   make_outputs(call);
-  for (size_t i = 0; i < parts_.accesses.size(); ++i)
-    parts_.externs.contains(i) ? run_extern(call, i) : run_kernel(call, i);
+  for (size_t i = 0; i < parts_.accesses.size(); ++i) run_item(call, i);
   give_outputs(call);
 }
 

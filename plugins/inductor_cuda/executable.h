@@ -1,11 +1,13 @@
 // A compiled graph: launches over memory.
 //
 // Model: items run in order on the call's stream. What depends on sizes (where temporaries lie, how
-// many blocks, which version of a kernel) is found once for each tuple of sizes; a call then takes
-// one block of memory, launches, and gives the block back on the stream behind the last launch.
+// many blocks, which version of a kernel, which algorithm of the vendor's library) is found once for
+// each tuple of sizes, and kept for the 64 that were used last; a call then takes one block of
+// memory, launches, and gives the block back on the stream behind the last launch.
 #pragma once
 
 #include "kernel_code.h"
+#include "products/product_item.h"
 
 #include <loopir/making/extern_call.h>
 #include <tenon/plugin.hpp>
@@ -30,9 +32,10 @@ struct Statistics {
 struct Parts {
   loopir::Program program;
   loopir::Schedule schedule;
-  std::vector<loopir::Access> accesses;          // by item
-  std::map<size_t, CompiledKernel> kernels;      // by item
-  std::map<size_t, loopir::ExternCall> externs;  // by item that the host runs
+  std::vector<loopir::Access> accesses;                     // by item
+  std::map<size_t, CompiledKernel> kernels;                 // by item
+  std::map<size_t, loopir::ExternCall> externs;             // by item that the host runs
+  std::map<size_t, std::unique_ptr<ProductItem>> products;  // by item
   Device device;
   bool reuses_memory = true;
   Statistics statistics;
@@ -52,10 +55,13 @@ class Executable {
   struct Plan;
   struct Call;
   std::shared_ptr<const Plan> plan_for(std::span<const int64_t> table);
-  std::shared_ptr<const Plan> planned(std::span<const int64_t> table) const;
+  std::shared_ptr<const Plan> planned(std::span<const int64_t> table);
+  void plan_products(std::span<const int64_t> table, Plan& plan);
   void plan_kernel(size_t item, std::span<const int64_t> table, Plan& plan) const;
   void make_outputs(Call& call);
   void run_kernel(Call& call, size_t item);
+  void run_product(Call& call, size_t item);
+  void run_item(Call& call, size_t item);
   void run_extern(Call& call, size_t item);
   void give_outputs(Call& call);
   tenon::plugin::tensor tensor_of(Call& call, const loopir::View& view, bool in_whole_storage);
@@ -67,8 +73,8 @@ class Executable {
   std::vector<bool> in_arena_;      // by buffer
   std::vector<uint32_t> sized_by_;  // the symbols that plans depend on
   tn_cuda_error_flag* flag_ = nullptr;
-  std::mutex guarding_plan_;  // guards newest_
-  std::shared_ptr<const Plan> newest_;
+  std::mutex guarding_plans_;                       // guards plans_
+  std::vector<std::shared_ptr<const Plan>> plans_;  // the one that was used last first
 };
 
 }  // namespace inductor_cuda

@@ -22,7 +22,9 @@ struct Executable::Plan {
   std::vector<int64_t> sizes;    // for which it is made
   std::vector<int64_t> offsets;  // by buffer, in the arena; -1: not there
   int64_t arena_bytes = 0;
-  std::vector<std::vector<Launch>> launches;  // by item, by version
+  std::vector<std::vector<Launch>> launches;                      // by item, by version
+  std::map<size_t, std::shared_ptr<const ProductPlan>> products;  // by item
+  int64_t workspace = 0;  // where that of the products lies in the arena; one runs at a time
   std::vector<OutputShape> outputs;
 };
 

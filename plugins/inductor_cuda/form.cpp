@@ -34,11 +34,13 @@ class Planner {
 
   KernelPlan run(bool fast) {
     constexpr int64_t much = 1024;  // points of a column that are worth more threads
+    spread_scatter();
     plan_.form.kind = kind();
     if (fast) plan_.form.vector = widest();
     if (plan_.form.kind == Kind::rows) plan_rows();
     if (plan_.form.kind == Kind::columns && longest_stage() >= much) plan_.form.threads = 512;
     for (const Access& a : accesses_of(program_, plan_.nest)) add(a);
+    for (const Access& a : draws_of(program_, plan_.nest)) add_draw(a);
     plan_.has_checks = has_checks(program_, plan_.nest);
     count_folds();
     add_scratch();
@@ -49,15 +51,22 @@ class Planner {
   }
 
  private:
+  void spread_scatter();
   Kind kind();
   unsigned widest();
   void plan_rows();
   bool rows_in_registers(Id variable);
   void add(const Access& access);
+  void add_draw(const Access& access);
   void count_folds();
   void add_scratch();
   void count_units();
   void choose_index();
+  /// With a thread for each point of the outer variables.
+  bool has_enough_threads() const {
+    constexpr int64_t threads_of_multiprocessor = 2048;
+    return hint_of(plan_.nest.kernel.outer) >= options_.multiprocessors * threads_of_multiprocessor;
+  }
   int64_t hint_of(const Ids& variables) const {
     int64_t n = 1;
     for (Id v : variables) n *= std::max<int64_t>(x_.hint(x_.extent_of(v)), 1);
@@ -76,17 +85,43 @@ class Planner {
   KernelPlan plan_;
 };
 
+/// A scatter whose points may meet in any order.
+bool is_changed_as_one(const Statement& s, int32_t dtype, bool is_deterministic) {
+  bool is_real = dtype == TN_F32 || dtype == TN_F64, is_whole = dtype == TN_I32 || dtype == TN_I64;
+  bool is_extreme = s.store == loopir::Store::minimum || s.store == loopir::Store::maximum;
+  if (s.store == loopir::Store::add) return is_whole || (is_real && !is_deterministic);
+  return is_extreme && is_whole;
+}
+
+// Where few threads would have many points each, every point is a thread's.
+void Planner::spread_scatter() {
+  loopir::Kernel& kernel = plan_.nest.kernel;
+  if (kernel.stages.size() != 1 || kernel.stages[0].statements.size() != 1) return;
+  Stage& stage = kernel.stages[0];
+  const Statement& s = stage.statements[0];
+  if (!s.is_scatter || stage.inner.empty() || has_enough_threads()) return;
+  if (!is_changed_as_one(s, program_.buffers[s.buffer].dtype, options_.is_deterministic)) return;
+  bool has_lengths_by_data = std::any_of(stage.inner.begin(), stage.inner.end(), [&](Id v) {
+    Id extent = x_.extent_of(v);
+    return x_.reads_data(extent) || !x_.variables_of_index(extent).empty();
+  });
+  if (has_lengths_by_data) return;
+  // The lanes stay last.
+  kernel.outer.insert(kernel.outer.begin(), stage.inner.begin(), stage.inner.end());
+  for (Id v : stage.inner) plan_.nest.rows = x_.multiply(plan_.nest.rows, x_.extent_of(v));
+  stage.inner.clear();
+  plan_.is_atomic = true;
+}
+
 // Rows shorter than a warp, and points that run in order, are a thread's.
 Kind Planner::kind() {
   const loopir::Nest& nest = plan_.nest;
-  bool in_order = any_statement(nest, [](const Statement& s) { return s.is_scan || s.is_scatter; });
+  bool in_order = any_statement(
+      nest, [&](const Statement& s) { return s.is_scan || (s.is_scatter && !plan_.is_atomic); });
   int64_t inner = longest_stage();
   if (in_order || inner < warp_size) return Kind::points;
   if (nest.lanes == none) return Kind::rows;
-  constexpr int64_t threads_of_multiprocessor = 2048;
-  bool is_enough =
-      hint_of(nest.kernel.outer) >= options_.multiprocessors * threads_of_multiprocessor;
-  return is_enough ? Kind::points : Kind::columns;
+  return has_enough_threads() ? Kind::points : Kind::columns;
 }
 
 // 16 bytes of the narrowest elements that lie beside each other, 8 elements at most.
@@ -126,7 +161,7 @@ void Planner::plan_rows() {
   for (Id lanes : plan_.nest.lanes_of_stage) {
     if (lanes == none || form.vector == 1) continue;
     Id extent = x_.extent_of(lanes);
-    if (!x_.number_of(extent)) plan_.conditions.multiples.emplace_back(extent, form.vector);
+    if (!is_multiple(program_, extent, form.vector, plan_.conditions.multiples)) form.vector = 1;
   }
   Id row = common_row(program_, plan_.nest);
   if (row != none) rows_in_registers(row);
@@ -158,6 +193,15 @@ void Planner::add(const Access& a) {
   plan_.widths[{a.buffer, a.index}] = width;
   unsigned& aligned = plan_.conditions.aligned[a.buffer];
   if (!is_scratch) aligned = std::max(aligned, width * item);
+}
+
+// Four neighbours are made of the same two blocks.
+void Planner::add_draw(const Access& a) {
+  constexpr unsigned most = 4;
+  if (plan_.form.vector == 1 || a.lanes == none) return;
+  unsigned width = std::min(plan_.form.vector, most);
+  width = widest_access(program_, a, width, plan_.conditions.multiples);
+  if (width > 1) plan_.widths[{none, a.index}] = width;
 }
 
 // In rows each fold has a part for each warp; in columns a part for each thread serves all folds.
@@ -257,9 +301,9 @@ std::string key_of(loopir::Program& program, const KernelPlan& plan, const std::
   Ids buffers = plan.buffers;
   buffers.insert(buffers.end(), plan.host_numbers.begin(), plan.host_numbers.end());
   std::string head = tenon::plugin::text(
-      "form {} threads {} vector {} registers {} bits {} scratch {} {} numbers {}",
+      "form {} threads {} vector {} registers {} bits {} scratch {} {} numbers {} atomic {}",
       static_cast<int>(f.kind), f.threads, f.vector, f.in_registers, f.index_bits,
-      plan.scratch_bytes, plan.scratch_is_shared, plan.host_numbers.size());
+      plan.scratch_bytes, plan.scratch_is_shared, plan.host_numbers.size(), plan.is_atomic);
   for (const auto& [access, width] : plan.widths) head += tenon::plugin::text(" w{}", width);
   return options + "\n" +
          loopir::key_of(program, plan.nest,

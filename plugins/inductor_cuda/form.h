@@ -51,9 +51,11 @@ struct KernelPlan {
   std::map<Id, int64_t> scratch;   // rows of the kernel's own: bytes of a unit before it
   int64_t scratch_bytes = 0;       // of a unit
   bool scratch_is_shared = false;  // else it is global memory, the parameter behind buffers
+  bool is_atomic = false;          // a scatter whose points are all threads'
   bool has_checks = false;         // of positions or divisors: three parameters at the end
   Id units = none, blocks = none;
-  std::map<std::pair<Id, Id>, unsigned> widths;  // neighbours of an access, by buffer and index
+  /// Neighbours of an access, by buffer (none: a draw of random numbers) and index.
+  std::map<std::pair<Id, Id>, unsigned> widths;
 
   int64_t fold_bytes = 0;  // shared memory that reductions of a block take
 
@@ -64,6 +66,7 @@ struct FormOptions {
   int64_t multiprocessors = 132;
   int64_t shared_bytes = 48 << 10;  // of a block
   bool allows_fast = true;
+  bool is_deterministic = false;  // sums of real numbers in one order
 };
 
 /// Neighbouring columns of a block of that form.

@@ -23,6 +23,7 @@
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/Mem2Reg.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -156,11 +157,28 @@ std::string processor_of(std::string_view arch) {
   return "sm_" + std::to_string(best);
 }
 
+namespace {
+
+// LLVM counts calls over the life of the process, in comments: what depends on the text must not.
+std::string without_numbers_of_calls(const std::string& ptx) {
+  constexpr std::string_view begin = "// callseq";
+  std::string out;
+  size_t from = 0;
+  for (size_t at; (at = ptx.find(begin, from)) != ptx.npos;) {
+    out.append(ptx, from, at - from);
+    from = std::min(ptx.find('\n', at), ptx.size());
+  }
+  return out.append(ptx, from);
+}
+
+}  // namespace
+
 std::string compile_to_ptx(IrModule module, std::string_view arch) {
   auto machine = machine_for(processor_of(arch));
   add_helpers(*module.module);
   require_well_formed(*module.module);
-  return generate(std::move(module), *machine, llvm::CodeGenFileType::AssemblyFile);
+  return without_numbers_of_calls(
+      generate(std::move(module), *machine, llvm::CodeGenFileType::AssemblyFile));
 }
 
 std::string image_of(const EmitModule& emit, std::string_view arch) {

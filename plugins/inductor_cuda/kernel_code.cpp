@@ -50,12 +50,6 @@ Known& known() {
   return one;
 }
 
-std::string text_of(const Device& device, const CodeOptions& options) {
-  return text("{} driver {} {} numerics {}{} alias {}", device.arch, device.facts.driver_version,
-              fingerprint(), options.numerics.contracts, options.numerics.rounds_narrow,
-              options.may_alias);
-}
-
 /// The versions' symbols, and the name of the image.
 std::string name_versions(loopir::Program& program, CompiledKernel& kernel,
                           const std::string& options) {
@@ -69,6 +63,7 @@ std::string name_versions(loopir::Program& program, CompiledKernel& kernel,
 }
 
 std::optional<std::string> from_disk(tn_ctx* ctx, const std::string& name) {
+  if (!ctx) return std::nullopt;
   constexpr size_t digest_size = 32;
   auto bytes = tenon::plugin::cache_get(ctx, name);
   if (!bytes || bytes->size() < digest_size) return std::nullopt;
@@ -87,6 +82,11 @@ IrModule emitted(loopir::Program& program, const CompiledKernel& kernel, const C
   return out;
 }
 
+/// Code is loaded on one device.
+std::string on_device(const Device& device, const std::string& name) {
+  return text("{} {}", name, device.index);
+}
+
 /// Machine code, or what the device takes in its place.
 std::string assembled(const Device& device, std::string image) {
   if (is_simt(device.arch)) return image;
@@ -95,21 +95,39 @@ std::string assembled(const Device& device, std::string image) {
   });
 }
 
-std::shared_ptr<const LoadedCode> made(tn_ctx* ctx, loopir::Program& program,
-                                       CompiledKernel& kernel, const std::string& name,
-                                       const Device& device, const CodeOptions& options) {
-  try {
-    kernel.ptx =
-        image_of([&](std::string_view arch) { return emitted(program, kernel, options, arch); },
-                 device.arch);
-  } catch (const error& why) {
-    throw KernelFailure{kernel.name, why.what(), kernel.plans[0].nest.kernel.nodes};
-  }
-  std::string code = assembled(device, kernel.ptx);
-  if (is_simt(device.arch)) kernel.ptx.clear();
-  auto out = std::make_shared<const LoadedCode>(device, code);
-  tenon::plugin::cache_put(ctx, name, digest(code) + code);
-  return out;
+/// A kernel whose code is found nowhere.
+struct Unmade {
+  CompiledKernel* kernel;
+  std::string name, code = {}, problem = {};
+};
+
+/// The code of kernels, made by all threads of the host. The program is read by one at a time, which
+/// takes little of the time.
+void make(loopir::Program& program, std::span<Unmade> all, const Device& device,
+          const CodeOptions& options) {
+  std::mutex emitting;
+  auto make_one = [&](Unmade& one) {
+    CompiledKernel& kernel = *one.kernel;
+    try {
+      kernel.ptx = image_of(
+          [&](std::string_view arch) {
+            std::lock_guard lock(emitting);
+            return emitted(program, kernel, options, arch);
+          },
+          device.arch);
+    } catch (const error& why) {
+      one.problem = why.what();
+      return;
+    }
+    one.code = assembled(device, kernel.ptx);
+    if (is_simt(device.arch)) kernel.ptx.clear();
+  };
+  tenon::plugin::parallel_for(0, static_cast<int64_t>(all.size()), 1, [&](int64_t lo, int64_t hi) {
+    for (int64_t i = lo; i < hi; ++i) make_one(all[static_cast<size_t>(i)]);
+  });
+  for (const Unmade& one : all)
+    if (!one.problem.empty())
+      throw KernelFailure{one.kernel->name, one.problem, one.kernel->plans[0].nest.kernel.nodes};
 }
 
 // The message of a check has the kernel's name, which names the ops.
@@ -126,27 +144,67 @@ void add_checks(const Device& device, CompiledKernel& kernel) {
 
 }  // namespace
 
+std::string text_of(const Device& device, const CodeOptions& options) {
+  return text("{} driver {} {} numerics {}{} alias {}", device.arch, device.facts.driver_version,
+              fingerprint(), options.numerics.contracts, options.numerics.rounds_narrow,
+              options.may_alias);
+}
+
+std::shared_ptr<const LoadedCode> code_of(tn_ctx* ctx, const Device& device,
+                                          const std::string& name,
+                                          const std::function<std::string()>& make_image,
+                                          CodeStatistics& statistics, std::string& made) {
+  std::shared_ptr<const LoadedCode> out = known().find(on_device(device, name));
+  if (out) {
+    ++statistics.from_process;
+  } else if (auto image = from_disk(ctx, name)) {
+    out = std::make_shared<const LoadedCode>(device, std::move(*image));
+    ++statistics.from_disk;
+  } else {
+    made = make_image();
+    std::string code = assembled(device, made);
+    if (is_simt(device.arch)) made.clear();
+    out = std::make_shared<const LoadedCode>(device, code);
+    if (ctx) tenon::plugin::cache_put(ctx, name, digest(code) + code);
+  }
+  known().add(on_device(device, name), out);
+  statistics.bytes += static_cast<int64_t>(out->image().size());
+  return out;
+}
+
 void make_code(tn_ctx* ctx, loopir::Program& program, std::span<CompiledKernel* const> kernels,
                const Device& device, const CodeOptions& options, CodeStatistics& statistics) {
   std::string common = text_of(device, options);
-  std::set<std::string> names;
+  std::map<std::string, std::shared_ptr<const LoadedCode>> codes;
+  std::vector<std::string> names;
+  std::vector<Unmade> unmade;
   for (CompiledKernel* kernel : kernels) {
-    std::string name = name_versions(program, *kernel, common);
-    statistics.distinct += names.insert(name).second;
-    kernel->code = known().find(name);
-    if (kernel->code) {
+    const std::string& name = names.emplace_back(name_versions(program, *kernel, common));
+    auto [code, is_new] = codes.try_emplace(name);
+    if (!is_new) {
+      ++statistics.from_process;
+    } else if ((code->second = known().find(on_device(device, name)))) {
       ++statistics.from_process;
     } else if (auto image = from_disk(ctx, name)) {
-      kernel->code = std::make_shared<const LoadedCode>(device, std::move(*image));
+      code->second = std::make_shared<const LoadedCode>(device, std::move(*image));
       ++statistics.from_disk;
     } else {
-      kernel->code = made(ctx, program, *kernel, name, device, options);
+      unmade.push_back({kernel, name});
     }
-    known().add(name, kernel->code);
-    statistics.bytes += static_cast<int64_t>(kernel->code->image().size());
-    for (const KernelPlan& plan : kernel->plans)
-      kernel->functions.push_back(kernel->code->kernel(plan.symbol));
-    add_checks(device, *kernel);
+  }
+  statistics.distinct += static_cast<uint32_t>(codes.size());
+  make(program, unmade, device, options);
+  for (Unmade& one : unmade) {
+    tenon::plugin::cache_put(ctx, one.name, digest(one.code) + one.code);
+    codes[one.name] = std::make_shared<const LoadedCode>(device, std::move(one.code));
+  }
+  for (const auto& [name, code] : codes) known().add(on_device(device, name), code);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    kernels[i]->code = codes.at(names[i]);
+    statistics.bytes += static_cast<int64_t>(kernels[i]->code->image().size());
+    for (const KernelPlan& plan : kernels[i]->plans)
+      kernels[i]->functions.push_back(kernels[i]->code->kernel(plan.symbol));
+    add_checks(device, *kernels[i]);
   }
 }
 

@@ -4,6 +4,7 @@
 #include "emit/frame.h"
 #include "machine.h"
 
+#include <functional>
 #include <memory>
 #include <set>
 #include <span>
@@ -37,6 +38,15 @@ struct CodeStatistics {
   uint32_t distinct = 0, from_process = 0, from_disk = 0;
   int64_t bytes = 0;
 };
+
+/// Code of this name: of the process, of the host's cache where there is a context, or what
+/// `make_image` gives, which is also put in `made`. Threads: any.
+std::shared_ptr<const LoadedCode> code_of(tn_ctx* ctx, const Device& device,
+                                          const std::string& name,
+                                          const std::function<std::string()>& make_image,
+                                          CodeStatistics& statistics, std::string& made);
+/// All of a device and of the options that code depends on.
+std::string text_of(const Device& device, const CodeOptions& options);
 
 /// Gives the kernels their symbols and code. Throws KernelFailure. Threads: any.
 void make_code(tn_ctx* ctx, loopir::Program& program, std::span<CompiledKernel* const> kernels,

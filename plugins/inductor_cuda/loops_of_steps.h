@@ -1,13 +1,15 @@
-// Products and convolutions as loops, for machines without a library for them.
+// Products and convolutions in the forms that there is code for.
 #pragma once
 
-#include <loopir/program.h>
+#include "products/convolution_steps.h"
 
 namespace inductor_cuda {
 
-/// Each product, convolution and gradient of one becomes a fold over the elements that it sums, and
-/// a loop that makes its result of that. Fusion goes on from there. Throws `declined` for attention
-/// and recurrent layers, which the host decomposes where a backend does not keep them.
-void replace_library_steps(loopir::Program& program);
+/// Products stay what they are and convolutions become products, as products/product_steps.h and
+/// products/convolution_steps.h have it. Each of the others becomes a fold over the elements that it
+/// sums, and a loop that makes its result of that. Fusion goes on
+/// from there. Throws `declined` for recurrent layers, which the host decomposes where a backend does not
+/// keep them.
+void replace_library_steps(loopir::Program& program, const StepOptions& options);
 
 }  // namespace inductor_cuda

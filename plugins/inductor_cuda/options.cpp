@@ -16,9 +16,15 @@ loopir::LoweringOptions lowering_options(const Given& given, const Device& devic
   out.most_operations = static_cast<int>(given.realize_opcount_threshold);
   out.repeated_operations = static_cast<int>(given.realize_reads_threshold);
   out.multiplies_bf16 = true;
+  out.multiplies_f16 = true;
+  out.narrow_bias = true;
+  out.any_attention = true;
   out.rounds_narrow = numerics_of(given).rounds_narrow;
   out.optimizes_layout = false;
   out.splits_reductions = true;
+  constexpr int64_t blocks_of_multiprocessor = 2;
+  out.fold_blocks = blocks_of_multiprocessor * static_cast<int64_t>(device.facts.multiprocessors);
+  out.draws = true;
   return out;
 }
 
@@ -32,9 +38,12 @@ loopir::FusionOptions fusion_options(const Given& given, const Device& device) {
           .repeats_long_rows = true};
 }
 
-FormOptions form_options(const Device& device) {
+FormOptions form_options(const Given& given, const tn_compile_request& request,
+                         const Device& device) {
+  bool is_fixed = given.deterministic || (request.flags & TN_RQ_DETERMINISTIC) != 0;
   return {.multiprocessors = static_cast<int64_t>(device.facts.multiprocessors),
-          .shared_bytes = static_cast<int64_t>(device.facts.shared_per_block)};
+          .shared_bytes = static_cast<int64_t>(device.facts.shared_per_block),
+          .is_deterministic = is_fixed};
 }
 
 }  // namespace inductor_cuda

@@ -13,7 +13,8 @@ using Given = tenon::plugin::inductor_options;
 
 loopir::LoweringOptions lowering_options(const Given& given, const Device& device);
 loopir::FusionOptions fusion_options(const Given& given, const Device& device);
-FormOptions form_options(const Device& device);
+FormOptions form_options(const Given& given, const tn_compile_request& request,
+                         const Device& device);
 Numerics numerics_of(const Given& given);
 
 }  // namespace inductor_cuda

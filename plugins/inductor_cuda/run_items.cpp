@@ -92,6 +92,20 @@ void Executable::run_kernel(Call& call, size_t item) {
   check(parts_.device.api->launch(kernel.functions[version], &launch));
 }
 
+void Executable::run_product(Call& call, size_t item) {
+  const ProductPlan& plan = *call.plan->products.at(item);
+  void* workspace =
+      plan.workspace_bytes() ? call.arena.data<std::byte>() + call.plan->workspace : nullptr;
+  parts_.products.at(item)->run(plan, call.pointers, workspace, call.c.stream);
+}
+
+void Executable::run_item(Call& call, size_t item) {
+  const loopir::Item& what = parts_.schedule.items[item];
+  if (std::holds_alternative<loopir::Extern>(what)) return run_extern(call, item);
+  if (std::holds_alternative<loopir::Product>(what)) return run_product(call, item);
+  run_kernel(call, item);
+}
+
 // Whether the tensor lies in the arena: an op that gave back its operand.
 bool Executable::is_borrowed(const Call& call, const tn_tensor* t) const {
   if (!t || !call.arena) return false;

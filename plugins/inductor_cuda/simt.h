@@ -17,9 +17,11 @@ struct SimtThread {
   void (*barrier)(SimtThread*);
   /// The value that the thread whose number differs by `mask` gave.
   uint32_t (*shuffle)(SimtThread*, uint32_t value, uint32_t mask);
-  /// Where the thread may read or write these bytes of global memory: that address, or another one
-  /// where the access is wrong.
-  void* (*global)(SimtThread*, void* address, uint64_t bytes, uint32_t writes);
+  /// Where the thread may use these bytes of global memory: that address, or another one where the
+  /// access is wrong. `use`: 0 reads, 1 writes, 2 changes as one, 3 reports, which others may do too.
+  void* (*global)(SimtThread*, void* address, uint64_t bytes, uint32_t use);
+  /// The same of memory that the block shares.
+  void* (*local)(SimtThread*, void* address, uint64_t bytes, uint32_t use);
 };
 using SimtKernel = void (*)(SimtThread*, void* const* args);
 

@@ -277,7 +277,9 @@ Result record(api::Event event, api::Stream stream) {
     if (Result refused = refused_by_capture(state_of(w, stream))) return refused;
     EventState* state = state_of(event);
     uint64_t number = ++state->asked;
+    state->open.insert(number);
     return enqueue(w, stream, {{}, [&w, state, number] {
+                                 state->open.erase(number);
                                  state->reached = std::max(state->reached, number);
                                  state->reached_at = w.streams.clock();
                                  return api::success;
@@ -289,7 +291,7 @@ Result wait_for_event(api::Stream stream, api::Event event, unsigned) {
     if (refused_by_capture(state_of(w, stream))) return api::error_capture_isolation;
     EventState* state = state_of(event);
     uint64_t number = state->asked;
-    return enqueue(w, stream, {[state, number] { return state->reached >= number; }, {}});
+    return enqueue(w, stream, {[state, number] { return !state->open.contains(number); }, {}});
   });
 }
 Result query_event(api::Event event) {

@@ -21,6 +21,9 @@
 // says who gave the double a FakeCudaCode. A launch is work of its stream like a copy; while its
 // kernel runs, and only then, device memory may be touched at the addresses that programs see.
 //
+// A library named libcublasLt.so.13 lies beside it (fake_cublaslt.h). Its calls count and fail as the
+// driver's do, with statuses of cuBLAS.
+//
 // Environment, read when the driver starts: TENON_FAKE_CUDA_DEVICES (1), _VERSION (13000),
 // _CAPABILITY (90), _ARCH (simt), _MEMORY (bytes a device, 1 GiB), _SEED (1), _CRASH (0; 1: the
 // start ends the process), and _FAIL, such as `cuMemcpyAsync:3:700` (the third call of it gives 700;
@@ -65,6 +68,20 @@ struct FakeCudaCode {
   /// Runs all blocks, and returns 0 or the CUresult that loses the device: 700 for a wrong address.
   int32_t (*run)(void* self, const FakeCudaKernel* kernel, const FakeCudaLaunch* launch);
 };
+/// Work of a stream that is no kernel of a module: that of a double of one of the vendor's libraries.
+struct FakeCudaWork {
+  void* self;
+  /// When its stream has come to it; device memory may be touched. Returns 0 or a CUresult.
+  int32_t (*run)(void* self, bool (*may_touch)(const void* address, size_t bytes));
+  void (*drop)(void* self);  ///< once, behind the run or in its place
+};
+/// 0, or the CUresult of what is wrong with the stream; `drop` is then not called.
+int32_t fake_cuda_enqueue(void* stream, const FakeCudaWork* work);
+/// The calling thread's device, or -1.
+int fake_cuda_current();
+/// What a call of this function of a library gives in place of its own result; 0: nothing.
+int32_t fake_cuda_instead_of(const char* function);
+
 /// Valid until it is replaced; null takes it away. Calls come one at a time.
 void fake_cuda_set_code(const FakeCudaCode* code);
 FakeCudaCounts fake_cuda_counts();

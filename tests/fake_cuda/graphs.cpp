@@ -46,6 +46,7 @@ Result copy(World& w, const Node& node) {
 
 Result Node::run(World& w) const {
   if (kind == Kind::copy) return copy(w, *this);
+  if (kind == Kind::foreign) return run_foreign(w, *foreign);
   return kind == Kind::set ? fill(w, *this) : run_launch(w, *launch);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "code.h"
+#include "fake_cuda.h"
 #include "memory.h"
 
 #include <map>
@@ -13,10 +14,19 @@ namespace fake_cuda {
 
 struct World;
 
-/// A piece of work that can be part of a graph: a launch, a copy or a fill.
+/// Work of others, dropped once.
+struct Foreign {
+  FakeCudaWork work;
+  explicit Foreign(const FakeCudaWork& w) : work(w) {}
+  Foreign(const Foreign&) = delete;
+  ~Foreign() { work.drop(work.self); }
+};
+
+/// A piece of work that can be part of a graph: a launch, a copy, a fill or that of a library.
 struct Node {
-  enum class Kind { launch, copy, set } kind;
+  enum class Kind { launch, copy, set, foreign } kind;
   std::shared_ptr<const Launch> launch;
+  std::shared_ptr<const Foreign> foreign;
   Address to = 0, from = 0;
   size_t count = 0;  // bytes of a copy, elements of a fill
   unsigned value = 0, element_bytes = 1;

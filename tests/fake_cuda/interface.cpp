@@ -93,4 +93,19 @@ __attribute__((visibility("default"))) void fake_cuda_set_code(const FakeCudaCod
   std::lock_guard lock(w.lock);
   w.code.set(code);
 }
+
+__attribute__((visibility("default"))) int32_t fake_cuda_enqueue(void* stream,
+                                                                 const FakeCudaWork* work) {
+  fake_cuda::World& w = fake_cuda::world();
+  std::lock_guard lock(w.lock);
+  return fake_cuda::enqueue_foreign(w, static_cast<fake_cuda::api::Stream>(stream), *work);
+}
+
+__attribute__((visibility("default"))) int fake_cuda_current() { return fake_cuda::current; }
+
+__attribute__((visibility("default"))) int32_t fake_cuda_instead_of(const char* function) {
+  fake_cuda::World& w = fake_cuda::world();
+  std::lock_guard lock(w.lock);
+  return fake_cuda::interrupted(w, function);
+}
 }

@@ -173,6 +173,20 @@ Result end_link(api::LinkState state) {
 
 }  // namespace
 
+Result run_foreign(World& w, const Foreign& foreign) {
+  w.memory.open(true);
+  Result result = foreign.work.run(foreign.work.self, &may_touch);
+  w.memory.open(false);
+  return result;
+}
+
+Result enqueue_foreign(World& w, api::Stream stream, const FakeCudaWork& work) {
+  if (!state_of(w, stream)) return invalid_handle;
+  Node node{.kind = Node::Kind::foreign};
+  node.foreign = std::make_shared<const Foreign>(work);
+  return enqueue_node(w, stream, std::move(node));
+}
+
 void fill_kernels(api::Driver& d) {
   d.cuModuleLoadDataEx = load;
   d.cuModuleUnload = unload;

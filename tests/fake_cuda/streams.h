@@ -18,6 +18,7 @@ using tenon::cuda::api::Result;
 
 struct EventState {
   uint64_t asked = 0, reached = 0;  // records so far, and the last one that has come about
+  std::set<uint64_t> open;          // records that have not: a later one may overtake them
   double reached_at = 0;            // pieces of work done by then, for times
 };
 

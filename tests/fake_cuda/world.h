@@ -79,6 +79,9 @@ Result refused_by_capture(StreamState* stream);
 Result run_launch(World& w, const Launch& launch);
 std::shared_ptr<const Launch> made_launch(const FunctionState& function, const unsigned* grid,
                                           const unsigned* block, unsigned shared, void** values);
+Result run_foreign(World& w, const Foreign& foreign);
+/// Enqueues what touches device memory as a kernel does.
+Result enqueue_foreign(World& w, api::Stream stream, const FakeCudaWork& work);
 /// Whether all bytes are of one block of pinned memory.
 bool is_pinned(World& w, Address address, size_t bytes);
 

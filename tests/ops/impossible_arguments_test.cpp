@@ -1,4 +1,5 @@
-// What a kernel refuses about shapes and attributes, the op's shape function refuses too.
+// What a kernel refuses about shapes and attributes, the op's shape function refuses too; and where
+// sizes are symbols, it asks for all that it refuses.
 //
 //   impossible_arguments_test [--all] [op ...]
 //
@@ -9,12 +10,15 @@
 // length), and the call runs twice: on real tensors, and on fakes. Where the first one is refused,
 // the second one must be; unless zeros as integer elements make the kernel accept the call, or the
 // shape function itself says that it depends on data: then data was the reason. --all also prints
-// the calls that only fakes refuse. Cost: some 100 calls for each recorded one.
+// the calls that only fakes refuse. What fakes refuse for other sizes must not serve where the
+// recorded call was recorded with symbolic ones: compiled code would run. Cost: some 100 calls for
+// each recorded one.
 #include "argument_changes.h"
 #include "core/dispatch.h"
 #include "debug/op_compare.h"
 #include "folders.h"
 #include "ops/kernel_loops.h"
+#include "symbolic_sizes.h"
 
 #include <tenon/ops.h>
 
@@ -168,6 +172,8 @@ class Checker {
   static constexpr size_t most_cases = 4;
 
   void check_case(const RecordedCall& c) {
+    announce(message("{}#{} with symbolic sizes", op_.name, c.index));
+    symbolic_.emplace(op_, make_call(recording_, c, op_, ArgumentKind::real));
     for (size_t arg = 0; arg < op_.schema.args.size(); ++arg) {
       std::vector<Change> changes;
       add_changes(changes, op_.schema.args[arg], arg);
@@ -204,6 +210,9 @@ class Checker {
       return;  // recorded with what the host does not have
     }
     if (meta.internal) return note(place, "internal error of the shape function: " + meta.why);
+    bool of_tensors = op_.schema.args[arg].type.base == BaseType::tensor;
+    if (of_tensors && meta.refused && !meta.open && symbolic_->serve(make(c, change)))
+      return note(place, "with symbolic sizes nobody asks: " + meta.why);
     if (meta.open || (meta.refused && !all_)) return void(report_.refused += meta.refused);
     Verdict kernel = real(c, change, false);
     if (kernel.internal) return note(place, "internal error of the kernel: " + kernel.why);
@@ -221,6 +230,7 @@ class Checker {
   const OpRecording& recording_;
   const OpEntry& op_;
   bool all_;
+  std::optional<SymbolicSizes> symbolic_;  // of the recorded call
   Report report_;
 };
 
@@ -244,7 +254,7 @@ void run_op_file(const std::string& path, const std::vector<std::string>& names,
   counts.calls += report.calls, counts.refused += report.refused, ++counts.ops;
   counts.lost += report.lost.size();
   for (const auto& [place, why] : report.lost)
-    std::printf("%s: %s: only the kernel refuses: %s\n", report.op.c_str(), place.c_str(),
+    std::printf("%s: %s: lost in compiled code: %s\n", report.op.c_str(), place.c_str(),
                 why.c_str());
 }
 
@@ -285,7 +295,7 @@ int run_ops(const std::vector<std::string>& names, bool all) {
   for (size_t i = second == 0; i < files.size(); i += 2) run_apart(files[i], names, all, counts);
   if (second == 0) _exit(0);
   bool all_seen = succeeds(second) && counts.files == files.size();
-  std::printf("%zu ops, %zu calls, %zu refused by shape functions, %zu by kernels only\n",
+  std::printf("%zu ops, %zu calls, %zu refused by shape functions, %zu lost in compiled code\n",
               counts.ops.load(), counts.calls.load(), counts.refused.load(), counts.lost.load());
   if (!all_seen) std::printf("%zu of %zu files were seen\n", counts.files.load(), files.size());
   return !all_seen || counts.ops == 0 || counts.lost != 0;

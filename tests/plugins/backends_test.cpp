@@ -97,6 +97,19 @@ TEST_F(Backends, ListingLoadsNothing) {
   EXPECT_FALSE(is_mapped("/tenon_print.so"));
 }
 
+TEST_F(Backends, ThoseThatOnlyRunWhatOthersCompiledAreNotListed) {
+  std::vector<std::string> names = list_backends({});
+  size_t n_runtimes = 0;
+  for (const BackendInfo& b : all_backends()) {
+    if (std::ranges::find(b.tags, "runtime") == b.tags.end()) continue;
+    ++n_runtimes;
+    EXPECT_EQ(std::ranges::find(names, b.name), names.end()) << b.name;
+    EXPECT_NE(default_backend(), b.name);
+  }
+  bool has_one = std::filesystem::exists(plugin_dir + "/tenon_inductor_run.so");
+  EXPECT_EQ(n_runtimes, has_one ? 1u : 0u);
+}
+
 TEST_F(Backends, DroppedPluginAppears) {
   namespace fs = std::filesystem;
   std::string pattern = (fs::temp_directory_path() / "tenon_plugins_XXXXXX").string();

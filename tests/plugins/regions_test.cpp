@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "backend/compile/declined.h"
+#include "graph/text/page_graph.h"
+#include "ops/op_table.h"
 #include "plugins/regions/support.h"
 
 #include <tenon/plugin.h>
 
+#include <algorithm>
 #include <thread>
 
 namespace tenon {
@@ -72,6 +75,25 @@ TEST_F(Regions, AreToldWithTheReasonForEachNode) {
   ASSERT_EQ(rest.nodes.size(), 3u);
   EXPECT_EQ(rest.nodes[0].why, "the backend does not support it");
   EXPECT_EQ(rest.nodes[1].why, "the backend supports it beside others only");
+}
+
+TEST_F(Regions, PicturesTellWhoRunsANode) {
+  auto graph = graph_of(chain);
+  auto boxes = [&](const std::string& options) {
+    DeclineObserver observer;
+    compiled("regions", graph, options);
+    std::vector<std::string> out;
+    auto page = page_graph(*graph, {.run_by = runners_of(*graph, "regions", observer)});
+    for (const report::PageNode& node : page.nodes)
+      if (find_op("aten." + node.label + ".default") || find_op("aten." + node.label + ".Tensor"))
+        out.push_back(node.label + " " + node.run_by);
+    return out;
+  };
+  std::vector<std::string> some = boxes("ops = ['aten.add.Tensor', 'aten.mul.Tensor']");
+  EXPECT_EQ(std::ranges::count(some, "add "), 1);
+  EXPECT_EQ(std::ranges::count(some, "mul "), 1);
+  EXPECT_EQ(std::ranges::count(some, "relu eager"), 1);
+  for (const std::string& box : boxes("ops = []")) EXPECT_TRUE(box.ends_with(" eager")) << box;
 }
 
 TEST_F(Regions, OneThatIsDeclinedFallsToTheFallbackToo) {

@@ -26,8 +26,10 @@ std::vector<onednn::PostOp> post_ops_of(const std::vector<loopir::EpilogueOp>& e
         return To::tanh;
       case From::add:
         return To::add;
+      case From::gelu_tanh:
+        break;
     }
-    __builtin_unreachable();
+    throw tenon::plugin::error(TN_INTERNAL, "an epilogue is none of this library's");
   };
   std::vector<To> out;
   for (const loopir::EpilogueOp& op : epilogue) out.push_back(post_op(op.kind));
@@ -79,7 +81,7 @@ float finished(float v, const std::vector<loopir::EpilogueOp>& epilogue,
   auto sigmoid = [](float x) { return 1 / (1 + std::exp(-x)); };
   for (const loopir::EpilogueOp& op : epilogue) {
     float clipped = std::clamp(v + 3, 0.0f, 6.0f) / 6;
-    v = op.kind == Kind::relu          ? (v <= 0 ? 0 : v)
+    v = op.kind == Kind::relu          ? (v < 0 ? 0 : v)
         : op.kind == Kind::hardswish   ? v * clipped
         : op.kind == Kind::hardsigmoid ? clipped
         : op.kind == Kind::silu        ? v * sigmoid(v)

@@ -25,7 +25,8 @@ std::optional<View> mask_view(Lowering& to, const Tensor& mask, const Ids& sizes
 }
 
 bool is_plain(Lowering& to, const Tensor& t) {
-  return t.dtype == TN_F32 && t.ndim() == 4 && to.x.range(t.sizes[2]).lower > 0 &&
+  bool is_taken = t.dtype == TN_F32 || (to.options.any_attention && is_floating(t.dtype));
+  return is_taken && t.ndim() == 4 && to.x.range(t.sizes[2]).lower > 0 &&
          to.x.range(t.sizes[3]).lower > 0;
 }
 
@@ -58,8 +59,9 @@ bool attention(Lowering& to, const node& n) {
   if (n.n_args > 7 && int_arg(n.args[7]) && q.ndim() == 4)
     k = with_heads(to, k, q.sizes[1]), v = with_heads(to, v, q.sizes[1]);
   bool is_known = is_plain(to, q) && is_plain(to, k) && is_plain(to, v) &&
-                  number_arg(n.args[4]) == 0 && k.sizes[0] == q.sizes[0] &&
-                  k.sizes[1] == q.sizes[1] && v.sizes[0] == q.sizes[0] && v.sizes[1] == q.sizes[1];
+                  number_arg(n.args[4]) == 0 && k.dtype == q.dtype && v.dtype == q.dtype &&
+                  k.sizes[0] == q.sizes[0] && k.sizes[1] == q.sizes[1] &&
+                  v.sizes[0] == q.sizes[0] && v.sizes[1] == q.sizes[1];
   if (!is_known) return false;
   std::string name = to.name_of(n.first_result);
   Attention a;
@@ -71,7 +73,8 @@ bool attention(Lowering& to, const node& n) {
                                           : number_arg(n.args[6]);
   if (to.is_tensor(n.args[3])) {
     const Tensor mask = to.tensor_arg(n.args[3]);
-    if ((mask.dtype != TN_F32 && mask.dtype != TN_BOOL) || mask.ndim() > 4) return false;
+    bool is_taken = mask.dtype == q.dtype || mask.dtype == TN_BOOL;
+    if (!is_taken || mask.ndim() > 4) return false;
     a.mask = mask_view(to, mask, {q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]}, name);
     if (!a.mask) return false;
     a.mask_dtype = mask.dtype;
@@ -85,7 +88,7 @@ bool attention(Lowering& to, const node& n) {
   strides[1] = sizes[3];
   strides[2] = x.multiply(sizes[1], sizes[3]);
   strides[0] = x.multiply(sizes[2], strides[2]);
-  Id buffer = to.new_buffer(TN_F32, sizes, strides, name.c_str());
+  Id buffer = to.new_buffer(q.dtype, sizes, strides, name.c_str());
   a.result = to.whole(buffer);
   to.program.steps.push_back(std::move(a));
   to.set(n.first_result, to.over(buffer));

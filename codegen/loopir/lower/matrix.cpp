@@ -17,7 +17,9 @@ bool is_plain_product(const Tensor& a, const Tensor& b) {
 
 /// The tensor as an operand of a product.
 Tensor multiplied(Lowering& to, const Tensor& t) {
-  return t.dtype == TN_BF16 && to.options.multiplies_bf16 ? t : widened(to, t);
+  bool is_taken = (t.dtype == TN_BF16 && to.options.multiplies_bf16) ||
+                  (t.dtype == TN_F16 && to.options.multiplies_f16);
+  return is_taken ? t : widened(to, t);
 }
 
 /// left x right as a fold, summed in `dtype`.
@@ -46,7 +48,9 @@ Tensor product_of_column(Lowering& to, const node& n, const Tensor& left, const 
   return to.make(dtype, sums.sizes, [&](std::span<const Id> i) {
     Id value = to.at(sums, i);
     if (alpha != 1) value = x.apply(TN_F_MUL, sums.dtype, value, x.number(alpha, sums.dtype));
-    if (bias) value = x.apply(TN_F_ADD, sums.dtype, value, to.broadcast_at(*bias, i, sums.sizes));
+    if (bias)
+      value = x.apply(TN_F_ADD, sums.dtype, value,
+                      x.cast(to.broadcast_at(*bias, i, sums.sizes), sums.dtype));
     return x.cast(value, dtype);
   });
 }
@@ -125,22 +129,24 @@ bool multiply_add(Lowering& to, const node& n) {
   if (!is_plain_product(to.tensor_arg(n.args[1]), to.tensor_arg(n.args[2])) ||
       to.tensor_arg(n.args[0]).dtype != to.tensor_arg(n.args[1]).dtype)
     return false;
-  const Tensor added = widened(to, to.tensor_arg(n.args[0]));
+  const Tensor added = to.tensor_arg(n.args[0]);
   const Tensor a = multiplied(to, to.tensor_arg(n.args[1]));
   const Tensor b = multiplied(to, to.tensor_arg(n.args[2]));
   double beta = number_arg(n.args[3]), alpha = number_arg(n.args[4]);
   bool is_bias =
       added.ndim() == 1 && a.ndim() == 2 && beta == 1 && alpha == 1 && added.sizes[0] == b.sizes[1];
   if (is_bias) {
-    give(to, n.first_result, product(to, n, a, b, &added, 1, a.dtype));
+    const Tensor bias =
+        to.options.narrow_bias && added.dtype == a.dtype ? added : widened(to, added);
+    give(to, n.first_result, product(to, n, a, b, &bias, 1, a.dtype));
     return true;
   }
-  int32_t dtype = added.dtype;
+  int32_t dtype = compute_type(added.dtype);
   Tensor made = product(to, n, a, b, nullptr, alpha, dtype);
   Expressions& x = to.x;
   give(to, n.first_result, to.make(dtype, made.sizes, [&](std::span<const Id> i) {
     if (beta == 0) return to.at(made, i);
-    Id more = to.broadcast_at(added, i, made.sizes);
+    Id more = x.cast(to.broadcast_at(added, i, made.sizes), dtype);
     if (beta != 1) more = x.apply(TN_F_MUL, dtype, more, x.number(beta, dtype));
     return x.apply(TN_F_ADD, dtype, to.at(made, i), more);
   }));
@@ -299,7 +305,8 @@ void lower_extern(Lowering& to, const node& n) {
   e.has_effect = (n.tags & TN_TAG_SIDE_EFFECT) != 0 ||
                  std::any_of(n.arguments().begin(), n.arguments().end(),
                              [](const tn_arg& a) { return a.kind == TN_ARG_OPAQUE; });
-  e.is_ordered = e.has_effect || (n.tags & TN_TAG_RANDOM) != 0;
+  e.is_random = (n.tags & TN_TAG_RANDOM) != 0;
+  e.is_ordered = e.has_effect || e.is_random;
   for (const tn_arg& a : n.arguments()) {
     if (a.kind == TN_ARG_GRAPH || a.kind > TN_ARG_SYMFLOAT)
       throw tenon::plugin::declined(e.name + ": an argument is of a kind that is not compiled");

@@ -7,8 +7,112 @@ namespace loopir {
 
 using tenon::plugin::node;
 
+namespace {
+
+/// What two neighbours give, or nothing where that is not one operation.
+std::optional<uint16_t> joining(Fold fold) {
+  switch (fold) {
+    case Fold::sum:
+      return TN_F_ADD;
+    case Fold::product:
+      return TN_F_MUL;
+    case Fold::maximum:
+      return TN_F_MAX;
+    case Fold::minimum:
+      return TN_F_MIN;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// A long scan of few rows on a device of many threads: parts of the dimension are scanned, then
+/// their last elements, and what stands before a part is joined to each of its elements.
+class ScanInParts {
+ public:
+  ScanInParts(Lowering& to, Fold fold, const Tensor& t, size_t dim, const char* name)
+      : to_(to), x_(to.x), fold_(fold), t_(t), dim_(dim), name_(name) {}
+
+  bool is_worth_it() {
+    constexpr int64_t long_scan = 2048, rows_of_block = 64;
+    int64_t n = x_.hint(t_.sizes[dim_]), all = x_.hint(x_.product_of(t_.sizes));
+    bool is_variable = x_.index_at(t_.variables[dim_]).kind == IndexKind::variable;
+    return to_.options.fold_blocks && joining(fold_) && is_variable && n >= long_scan &&
+           all / n < to_.options.fold_blocks * rows_of_block;
+  }
+
+  Tensor run() {
+    choose_parts();
+    Tensor scanned = scan_parts();
+    Tensor before = to_.scanned(fold_, last_ones(scanned), dim_, name_);
+    return to_.make(t_.dtype, t_.sizes, [&](std::span<const Id> i) {
+      Id part = x_.floordiv(i[dim_], length_), own = to_.at(scanned, i);
+      Id is_later = x_.apply(TN_F_GT, TN_BOOL, x_.index_value(part), x_.number(int64_t{0}, TN_I64));
+      Ids at(i.begin(), i.end());
+      at[dim_] = x_.maximum(x_.subtract(part, x_.constant(1)), x_.constant(0));
+      Id joined = x_.apply(*joining(fold_), t_.dtype, to_.at(before, at), own);
+      return x_.apply(TN_F_SELECT, t_.dtype, is_later, joined, own);
+    });
+  }
+
+ private:
+  void choose_parts() {
+    constexpr int64_t much = int64_t{1} << 23, short_part = 64, long_part = 256;
+    bool is_much = x_.hint(x_.product_of(t_.sizes)) > much;
+    length_ = x_.constant(is_much ? long_part : short_part);
+    Id n = t_.sizes[dim_];
+    parts_ = x_.floordiv(x_.subtract(x_.add(n, length_), x_.constant(1)), length_);
+  }
+
+  Tensor scan_parts() {
+    Id part = x_.variable(parts_), begin = x_.multiply(part, length_);
+    Id left = x_.subtract(t_.sizes[dim_], begin);
+    Id within = x_.variable(x_.minimum(length_, left));
+    Id at = x_.add(begin, within);
+    Loop loop;
+    loop.name = name_;
+    loop.fold = fold_;
+    loop.is_scan = true;
+    loop.value = x_.substitute(t_.value, {{t_.variables[dim_], at}});
+    loop.index = x_.constant(0);
+    Ids strides = to_.contiguous(t_.sizes);
+    for (size_t d = 0; d < t_.ndim(); ++d) {
+      Id v = t_.variables[d];
+      if (d != dim_ && x_.index_at(v).kind == IndexKind::variable) loop.outer.push_back(v);
+      loop.index = x_.add(loop.index, x_.multiply(d == dim_ ? at : v, strides[d]));
+    }
+    loop.outer.push_back(part);
+    loop.reduced = {within};
+    Id buffer = loop.buffer = to_.new_buffer(t_.dtype, t_.sizes, strides, name_);
+    to_.program.steps.push_back(std::move(loop));
+    return to_.over(buffer);
+  }
+
+  Tensor last_ones(const Tensor& scanned) {
+    Ids sizes = t_.sizes;
+    sizes[dim_] = parts_;
+    return to_.make(t_.dtype, sizes, [&](std::span<const Id> i) {
+      Ids at(i.begin(), i.end());
+      Id end = x_.multiply(x_.add(i[dim_], x_.constant(1)), length_);
+      at[dim_] = x_.subtract(x_.minimum(end, t_.sizes[dim_]), x_.constant(1));
+      return to_.at(scanned, at);
+    });
+  }
+
+  Lowering& to_;
+  Expressions& x_;
+  Fold fold_;
+  const Tensor& t_;
+  size_t dim_;
+  const char* name_;
+  Id length_ = none, parts_ = none;
+};
+
+}  // namespace
+
 Tensor Lowering::scanned(Fold fold, const Tensor& t, size_t dim, const char* name) {
   if (x.is(t.sizes[dim], 1)) return t;
+  ScanInParts in_parts(*this, fold, t, dim, name);
+  if (in_parts.is_worth_it()) return in_parts.run();
   Loop loop;
   loop.name = name;
   loop.fold = fold;

@@ -64,6 +64,7 @@ class KeyWriter {
       line += " " + std::to_string(n.a) + " " + std::to_string(n.b);
     } else {
       if (n.code == value_load) line += " b" + std::to_string(buffers_.at(n.a));
+      if (n.code == value_drawn) line += " " + std::to_string(n.a) + " " + std::to_string(n.c);
       Operands read = operands_of(n);
       if (read.index != none) line += " [" + index(read.index) + "]";
       for (Id o : read.values) line += o == none ? " -" : " " + value(o);

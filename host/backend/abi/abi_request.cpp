@@ -6,10 +6,13 @@
 #include "backend/compile/plugin_cache.h"
 #include "cache/artifact_cache.h"
 #include "config/config.h"
+#include "core/device/matmul_precision.h"
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
 #include "core/version.h"
 #include "graph/hash.h"
+
+#include <tenon/device.h>
 
 namespace tenon {
 
@@ -39,7 +42,7 @@ std::vector<Tensor> example_inputs(const Graph& graph) {
 
 uint64_t request_flags(const CompileRequest& r) {
   return (r.dynamic ? TN_RQ_DYNAMIC : 0) | (r.deterministic ? TN_RQ_DETERMINISTIC : 0) |
-         (r.grad_enabled ? TN_RQ_GRAD_ENABLED : 0);
+         (r.grad_enabled ? TN_RQ_GRAD_ENABLED : 0) | (allows_tf32() ? TN_RQ_ALLOWS_TF32 : 0);
 }
 
 std::string listed(const std::vector<uint32_t>& numbers) {

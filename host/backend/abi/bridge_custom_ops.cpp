@@ -1,4 +1,5 @@
 // The extension "tenon.custom_ops": ops of plugins become rows of the op table.
+#include "autograd/vjp_plan.h"
 #include "backend/abi/abi_args.h"
 #include "backend/abi/bridge.h"
 #include "backend/abi/extensions.h"
@@ -252,7 +253,8 @@ const tn_custom_ops_api custom_ops_api = {sizeof(tn_custom_ops_api), 0, &add};
 
 // ---- plugins that declare an op are loaded when somebody names it
 
-bool load_declaring_plugin(std::string_view name) {
+bool find_elsewhere(std::string_view name) {
+  if (derive_op_named(name)) return true;
   if (plugin_being_loaded()) return false;  // it looks for its own
   try {
     FoundPluginPtr plugin = plugin_catalog().find_op(name);
@@ -270,7 +272,7 @@ bool load_declaring_plugin(std::string_view name) {
 const struct OfferExtension {
   OfferExtension() {
     add_extension(TN_CUSTOM_OPS_ID, TN_CUSTOM_OPS_VERSION, &custom_ops_api);
-    missing_op_slot = &load_declaring_plugin;
+    missing_op_slot = &find_elsewhere;
   }
 } offer_extension;
 

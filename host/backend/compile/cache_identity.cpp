@@ -59,10 +59,11 @@ std::string chain_identity(BackendChoice choice) {
 
 }  // namespace
 
-CacheIdentity cache_identity(const std::string& backend, const CompileRequest& request) {
+CacheIdentity cache_identity(const std::string& backend, const CompileRequest& request,
+                             const Graph& graph) {
   // A callable of the program comes before plugins.
   std::optional<BackendChoice> choice;
-  if (!backend_info(backend).file.empty()) choice = plugin_catalog().find_backend(backend, "");
+  if (!backend_info(backend, graph).file.empty()) choice = choice_for(backend, graph);
   if (!choice) return {false, message("{} of {}", backend, program_identity()), "program"};
   const BackendManifest& manifest = choice->manifest();
   CacheIdentity out;

@@ -15,9 +15,10 @@ struct CacheIdentity {
   std::string owner;  ///< "inductor-0.1.0": plugin and version, as a part of a path
 };
 
-/// For a backend by name and the options of a request; loads nothing. Throws UserError for a name
+/// For a backend by name and the device of a graph, and the options of a request; loads nothing. Throws UserError for a name
 /// or option that does not exist.
-CacheIdentity cache_identity(const std::string& backend, const CompileRequest& request);
+CacheIdentity cache_identity(const std::string& backend, const CompileRequest& request,
+                             const Graph& graph);
 
 /// The file that this code of the host is in (the library, or a program that contains it), and the
 /// features of the processor.

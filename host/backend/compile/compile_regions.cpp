@@ -163,7 +163,7 @@ void PieceCompiler::note(const GraphPiece& piece, const std::string& run_by,
   placed.stage = outer_.stage;
   for (NodeId n : piece.nodes)
     placed.nodes.push_back(
-        {node_names_[n], name_of(graph_.node(n).op), why.empty() ? why_placed(n) : why});
+        {node_names_[n], name_of(graph_.node(n).op), why.empty() ? why_placed(n) : why, n});
 }
 
 }  // namespace

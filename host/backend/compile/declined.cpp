@@ -20,4 +20,18 @@ void note_placed(const std::vector<PlacedPiece>& pieces) {
     at->pieces_.insert(at->pieces_.end(), pieces.begin(), pieces.end());
 }
 
+// Pieces of what a fallback has cut again are of other graphs.
+std::vector<std::string> runners_of(const Graph& graph, const std::string& backend,
+                                    const DeclineObserver& observer) {
+  std::vector<std::string> out(graph.nodes().size());
+  for (const PlacedPiece& piece : observer.pieces()) {
+    if (piece.backend != backend || piece.run_by == backend) continue;
+    for (const PlacedNode& node : piece.nodes)
+      if (node.node < out.size()) out[node.node] = piece.run_by;
+  }
+  for (const DeclinedGraph& d : observer.declined())
+    if (d.backend == backend && d.n_nodes == out.size()) out.assign(out.size(), d.fallback);
+  return out;
+}
+
 }  // namespace tenon

@@ -19,6 +19,7 @@ struct DeclinedGraph {
 /// A node of a graph that was cut, and why it is where it is.
 struct PlacedNode {
   std::string name, op, why;
+  NodeId node = 0;  ///< in the graph that was cut
 };
 /// One piece of a graph that was cut, in the order in which they run.
 struct PlacedPiece {
@@ -50,5 +51,9 @@ class DeclineObserver {
 
 void note_declined(const DeclinedGraph& graph);
 void note_placed(const std::vector<PlacedPiece>& pieces);
+
+/// By node of a graph that `backend` was given: who runs it, empty for the backend itself.
+std::vector<std::string> runners_of(const Graph& graph, const std::string& backend,
+                                    const DeclineObserver& observer);
 
 }  // namespace tenon

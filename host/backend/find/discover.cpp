@@ -11,6 +11,7 @@
 // all; else the notes of new and changed files are read and the order is worked out anew.
 #include "backend/find/discover.h"
 
+#include "backend/find/plugin_names.h"
 #include "backend/find/quarantine.h"
 #include "core/error.h"
 
@@ -235,84 +236,7 @@ std::shared_ptr<FoundPlugin> PluginCatalog::with_verdict(const Candidate* now,
   return out;
 }
 
-// ---- order and shadows ----
-
-namespace {
-
-/// Who has which name, filled in the order of precedence.
-class Names {
- public:
-  void claim(FoundPlugin& p) {
-    const PluginManifest& m = p.manifest;
-    auto [owner, is_first] = plugins_.emplace(m.name, p.path);
-    std::string all_from = is_first ? "" : owner->second;
-    bool anything_left = !m.kernels.empty() || !m.extensions.empty() || !m.ops.empty();
-    p.backend_shadowed_by.clear();
-    p.device_shadowed_by.clear();
-    for (const BackendManifest& b : m.backends) {
-      bool foreign_eager = b.name == "eager" && !p.in_install_dir;
-      std::string by = !is_first ? all_from : foreign_eager ? "Tenon itself" : owner_of(b, p.path);
-      anything_left = anything_left || by.empty();
-      p.backend_shadowed_by.push_back(std::move(by));
-    }
-    for (const DeviceManifest& d : m.devices) {
-      std::string by = is_first ? take(devices_, d.type, p.path) : all_from;
-      anything_left = anything_left || by.empty();
-      p.device_shadowed_by.push_back(std::move(by));
-    }
-    describe(p, all_from, anything_left);
-  }
-
- private:
-  using Owners = std::map<std::string, std::string>;
-
-  /// Empty when the key is free, and now is taken; else its owner.
-  static std::string take(Owners& owners, const std::string& key, const std::string& path) {
-    auto [owner, is_new] = owners.emplace(key, path);
-    return is_new ? "" : owner->second;
-  }
-  /// Whoever serves all devices of the backend already; else it takes those that are free.
-  std::string owner_of(const BackendManifest& b, const std::string& path) {
-    std::string any = backends_.contains(b.name + "/*") ? backends_[b.name + "/*"] : "";
-    std::string owner;
-    bool all = !b.devices.empty();
-    for (const std::string& device : b.devices) {
-      std::string by = any.empty() ? take(backends_, b.name + "/" + device, path) : any;
-      all = all && !by.empty();
-      if (owner.empty()) owner = by;
-    }
-    return all ? owner : "";
-  }
-  static void describe(FoundPlugin& p, const std::string& all_from, bool anything_left) {
-    std::string lost;
-    p.shadowed = false;
-    auto add = [&](std::string_view what, const std::string& name, const std::string& by) {
-      if (!by.empty())
-        lost += message("{}{} {} comes from {}", lost.empty() ? "" : ", ", what, name, by);
-    };
-    if (!all_from.empty())
-      add("plugin", p.manifest.name, all_from);
-    else {
-      for (size_t i = 0; i < p.backend_shadowed_by.size(); ++i)
-        add("backend", p.manifest.backends[i].name, p.backend_shadowed_by[i]);
-      for (size_t i = 0; i < p.device_shadowed_by.size(); ++i)
-        add("device", p.manifest.devices[i].type, p.device_shadowed_by[i]);
-    }
-    if (lost.empty()) return;
-    p.shadowed = !anything_left || !all_from.empty();
-    if (p.shadowed && p.state == PluginState::found) p.state = PluginState::shadowed;
-    if (!p.diagnosis)
-      p.diagnosis = {
-          PluginFault::shadowed, p.path, lost,
-          p.manifest.backends.empty()
-              ? ""
-              : message("\"{}/{}\" names this one", p.manifest.name, p.manifest.backends[0].name)};
-  }
-
-  Owners plugins_, backends_, devices_;
-};
-
-}  // namespace
+// ---- order ----
 
 void PluginCatalog::rebuild_locked() {
   std::vector<Ranked> ranked;
@@ -337,7 +261,7 @@ void PluginCatalog::rebuild_locked() {
     if (auto c = b.plugin->manifest.version <=> a.plugin->manifest.version; c != 0) return c < 0;
     return a.plugin->path < b.plugin->path;  // of one directory: by file name
   });
-  Names names;
+  PluginNames names;
   plugins_.clear();
   for (Ranked& r : ranked) {
     if (r.plugin->usable) names.claim(*r.plugin);

@@ -39,10 +39,10 @@ size_t SingleOpCache::size() const {
 
 namespace {
 
-CallKey key_of(const CallArgs& call, Device device, bool into_self) {
+CallKey key_of(const CallArgs& call, Device device, ResultPlace::Kind kind) {
   CallKey key;
-  key.add(static_cast<uint64_t>(call.op->id) << 32 | static_cast<uint64_t>(device.type) << 1 |
-          static_cast<uint64_t>(into_self));
+  key.add(static_cast<uint64_t>(call.op->id) << 32 | static_cast<uint64_t>(device.type) << 2 |
+          static_cast<uint64_t>(kind));
   for (uint32_t i = 0; i < call.n_args; ++i) {
     const Value& arg = call.args[i];
     uint32_t n = arg.tag == Tag::tensor ? 1 : arg.tag == Tag::tensors ? arg.count : 0;
@@ -55,16 +55,17 @@ CallKey key_of(const CallArgs& call, Device device, bool into_self) {
 
 }  // namespace
 
-std::string DeclinedOps::find(const CallArgs& call, Device device, bool into_self) const {
+std::string DeclinedOps::find(const CallArgs& call, Device device, ResultPlace::Kind kind) const {
   std::lock_guard lock(using_it_);
   if (reasons_.empty()) return "";
-  auto known = reasons_.find(key_of(call, device, into_self));
+  auto known = reasons_.find(key_of(call, device, kind));
   return known == reasons_.end() ? "" : known->second;
 }
 
-void DeclinedOps::add(const CallArgs& call, Device device, bool into_self, std::string reason) {
+void DeclinedOps::add(const CallArgs& call, Device device, ResultPlace::Kind kind,
+                      std::string reason) {
   std::lock_guard lock(using_it_);
-  reasons_.insert_or_assign(key_of(call, device, into_self), std::move(reason));
+  reasons_.insert_or_assign(key_of(call, device, kind), std::move(reason));
 }
 
 void DeclinedOps::clear() {

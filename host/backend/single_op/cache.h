@@ -50,8 +50,8 @@ class SingleOpCache {
 class DeclinedOps {
  public:
   /// The reason, or empty.
-  std::string find(const CallArgs& call, Device device, bool into_self) const;
-  void add(const CallArgs& call, Device device, bool into_self, std::string reason);
+  std::string find(const CallArgs& call, Device device, ResultPlace::Kind kind) const;
+  void add(const CallArgs& call, Device device, ResultPlace::Kind kind, std::string reason);
   void clear();
 
  private:

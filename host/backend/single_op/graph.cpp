@@ -36,6 +36,8 @@ class SymbolicOperands {
   /// the key may have two tensors.
   Tensor next_fake() { return fakes_[next_++]; }
   std::vector<SymbolBinding> bindings() const { return bindings_; }
+  /// Of the last operand.
+  ValueId last_input() const { return last_input_; }
 
  private:
   SymInt symbol(uint32_t at, SymbolSource source, const std::string& text) {
@@ -77,7 +79,8 @@ class SymbolicOperands {
     Tensor fake = recorder_.add_input(meta, o.is_aligned ? 0 : 1);
     if (is_wrapped_number(*o.tensor)) impl_of(fake)->ensure_extra().wrapped_number = true;
     fakes_.push_back(fake);
-    bind_dims(o, recorder_.graph().inputs().back());
+    last_input_ = recorder_.graph().inputs().back();
+    bind_dims(o, last_input_);
   }
   void bind_dims(const Operand& o, ValueId value) {
     for (const DimClass& c : o.dims) {
@@ -93,6 +96,7 @@ class SymbolicOperands {
   std::vector<SymInt> symbols_;
   std::vector<SymbolBinding> bindings_;
   std::vector<Tensor> fakes_;
+  ValueId last_input_ = no_value;
   size_t next_ = 0;
 };
 
@@ -119,10 +123,9 @@ struct Outputs {
   }
 };
 
-// The result is written over the first argument, so it lies as that does.
-void lay_out_like_self(Graph& graph) {
-  GraphValue& out = graph.value(graph.outputs()[0]);
-  out.meta.strides = graph.value(graph.inputs()[0]).meta.strides;
+// The result is written over a tensor that is there, so it lies as that does.
+void lay_out_like(Graph& graph, ValueId there) {
+  graph.value(graph.outputs()[0]).meta.strides = graph.value(there).meta.strides;
 }
 
 std::string problem_of(const Graph& graph) {
@@ -145,7 +148,8 @@ void record(const CallArgs& call, const std::vector<Value>& args, GraphRecorder&
 
 }  // namespace
 
-SingleOpGraph make_single_op_graph(const CallArgs& call, const ReadCall& read, bool into_self) {
+SingleOpGraph make_single_op_graph(const CallArgs& call, const ReadCall& read,
+                                   ResultPlace::Kind kind) {
   GraphRecorder recorder(ShapeEnv::make());
   ShapeEnvScope scope(*recorder.shape_env());
   SymbolicOperands operands(read, recorder);
@@ -163,7 +167,9 @@ SingleOpGraph make_single_op_graph(const CallArgs& call, const ReadCall& read, b
   std::vector<SymbolBinding> bound = operands.bindings();
   made.graph->symbols.insert(made.graph->symbols.begin(), bound.begin(), bound.end());
   made.why_not = problem_of(*made.graph);
-  if (into_self && made.why_not.empty()) lay_out_like_self(*made.graph);
+  if (!made.why_not.empty()) return made;
+  if (kind == ResultPlace::Kind::self) lay_out_like(*made.graph, made.graph->inputs()[0]);
+  if (kind == ResultPlace::Kind::given) lay_out_like(*made.graph, operands.last_input());
   return made;
 }
 

@@ -23,8 +23,9 @@ struct SingleOpGraph {
 };
 
 /// Records the call on fakes that have symbols for its numbers: graph.symbols are these, in order.
-/// With `into_self` the result has the layout of the first argument. Throws what is wrong with the
-/// arguments.
-SingleOpGraph make_single_op_graph(const CallArgs& call, const ReadCall& read, bool into_self);
+/// A result that goes into the first argument or into a given tensor has its layout; the given
+/// tensor is the last input, for its numbers only. Throws what is wrong with the arguments.
+SingleOpGraph make_single_op_graph(const CallArgs& call, const ReadCall& read,
+                                   ResultPlace::Kind kind);
 
 }  // namespace tenon

@@ -1,6 +1,8 @@
 // Reading a call: its key, and the numbers that the key leaves out.
 #include "backend/single_op/key.h"
 
+#include "core/device/matmul_precision.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -34,6 +36,19 @@ void order_dims(const Tensor& t, InlineVector<DimClass, 6>& out) {
   });
 }
 
+// How much is read decides about code, though sizes are open: a sum is one block of threads, or all
+// of a device.
+uint64_t size_class(const InlineVector<Operand, 4>& operands) {
+  constexpr int64_t much = int64_t{1} << 15, very_much = int64_t{1} << 20;
+  int64_t most = 0;
+  for (const Operand& o : operands) {
+    int64_t n = 1;
+    for (int32_t d = 0; d < o.tensor->head()->ndim; ++d) n *= o.tensor->head()->sizes[d];
+    most = std::max(most, n);
+  }
+  return most < much ? 0 : most < very_much ? 1 : 2;
+}
+
 }  // namespace
 
 void CallKey::add_bytes(const void* bytes, size_t size) {
@@ -51,12 +66,14 @@ uint64_t CallKey::hash() const {
   return out;
 }
 
-ReadCall::ReadCall(const CallArgs& call, Device device, bool into_self, NumberForm form) {
+ReadCall::ReadCall(const CallArgs& call, Device device, ResultPlace place, NumberForm form) {
   key_.add(static_cast<uint64_t>(call.op->id) << 32 | static_cast<uint64_t>(device.type) << 8 |
-           static_cast<uint64_t>(into_self) << 2 | static_cast<uint64_t>(form) << 1 |
+           static_cast<uint64_t>(place.kind) << 2 | static_cast<uint64_t>(form) << 1 |
            static_cast<uint64_t>(thread_modes.deterministic));
-  key_.add(static_cast<uint64_t>(device.index));
+  key_.add(static_cast<uint64_t>(device.index) << 1 | static_cast<uint64_t>(allows_tf32()));
   for (uint32_t i = 0; i < call.n_args; ++i) read(call.args[i], call.op->schema.args[i], i, form);
+  if (!call.op->def->formula) key_.add(size_class(operands_));
+  if (place.kind == ResultPlace::Kind::given) read_tensor(*place.out);
 }
 
 InlineVector<int64_t, 32> ReadCall::numbers() const {

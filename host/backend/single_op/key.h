@@ -11,6 +11,7 @@
 #pragma once
 
 #include "core/inline_vector.h"
+#include "ops/device_call.h"
 #include "ops/op_table.h"
 
 #include <span>
@@ -66,8 +67,8 @@ enum class NumberForm : uint8_t {
 /// A call, taken apart. Borrows the arguments. Threads: one.
 class ReadCall {
  public:
-  /// `into_self`: the result goes into the first argument.
-  ReadCall(const CallArgs& call, Device device, bool into_self, NumberForm form);
+  /// A given tensor that the result goes into is the last operand.
+  ReadCall(const CallArgs& call, Device device, ResultPlace place, NumberForm form);
   ReadCall(const ReadCall&) = delete;
 
   const CallKey& key() const { return key_; }

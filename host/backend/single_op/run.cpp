@@ -119,7 +119,7 @@ SymProgram program_of(const Graph& graph, const Artifact& code) {
   return SymProgram::compile(symbols, conditions_of(graph, code));
 }
 
-CompileRequest request_for(const SingleOpGraph& made, bool into_self) {
+CompileRequest request_for(const SingleOpGraph& made, ResultPlace place) {
   static std::atomic<uint64_t> number{0};
   CompileRequest request;
   request.graph = made.graph;
@@ -127,15 +127,15 @@ CompileRequest request_for(const SingleOpGraph& made, bool into_self) {
   request.dynamic = true;
   request.deterministic = thread_modes.deterministic;
   request.compile_id = message("single_op/{}", number.fetch_add(1, std::memory_order_relaxed));
-  if (into_self) request.aliased_outputs = {0};
+  if (place.kind == ResultPlace::Kind::self) request.aliased_outputs = {0};
   return request;
 }
 
 /// One attempt to run a call; the reason where it cannot be.
 class SingleOpRun {
  public:
-  SingleOpRun(const CallArgs& call, Device device, bool into_self)
-      : call_(call), device_(device), into_self_(into_self) {}
+  SingleOpRun(const CallArgs& call, Device device, ResultPlace place)
+      : call_(call), device_(device), place_(place) {}
 
   bool run() {
     if (run_as(NumberForm::symbols)) return true;
@@ -144,8 +144,8 @@ class SingleOpRun {
 
  private:
   bool run_as(NumberForm form) {
-    ReadCall read(call_, device_, into_self_, form);
-    if (!read.is_plain() || (into_self_ && read.operands().empty())) return false;
+    ReadCall read(call_, device_, place_, form);
+    if (!read.is_plain() || (fills() && read.operands().empty())) return false;
     InlineVector<int64_t, 32> numbers = read.numbers();
     std::span<const int64_t> words(numbers.begin(), numbers.size());
     SingleOpPtr op = known().code.find(read.key(), words);
@@ -157,7 +157,7 @@ class SingleOpRun {
   }
 
   SingleOpPtr made(const ReadCall& read) {
-    if (!known().declined.find(call_, device_, into_self_).empty()) return nullptr;
+    if (!known().declined.find(call_, device_, place_.kind).empty()) return nullptr;
     std::optional<BackendChoice> server = server_of(device_.type);
     if (!server) return nullptr;
     SingleOpPtr op;
@@ -177,14 +177,14 @@ class SingleOpRun {
 
   SingleOpPtr compiled(const ReadCall& read, const BackendChoice& server) {
     static report::Counter& compiles = report::counter("device.single_op_compiles");
-    SingleOpGraph made = make_single_op_graph(call_, read, into_self_);
+    SingleOpGraph made = make_single_op_graph(call_, read, place_.kind);
     if (!made.why_not.empty()) return declined(read, made.why_not);
     compiles.add(1);
     // The caller may be in the middle of a recording, with symbols of its own.
     ShapeEnvScope sizes(*made.graph->shape_env);
     auto op = std::make_shared<SingleOp>();
-    op->code = compile_single_op(server, request_for(made, into_self_));
-    if (into_self_ && !op->code->fills_given_outputs())
+    op->code = compile_single_op(server, request_for(made, place_));
+    if (fills() && !op->code->fills_given_outputs())
       return declined(read, "its code does not write into what it is given");
     op->n_outputs = made.graph->outputs().size();
     if (op->n_outputs > most_outputs) return declined(read, "it has too many results");
@@ -200,7 +200,7 @@ class SingleOpRun {
       note->by_value = true;
       return note;
     }
-    known().declined.add(call_, device_, into_self_, why);
+    known().declined.add(call_, device_, place_.kind, why);
     return nullptr;
   }
 
@@ -212,8 +212,8 @@ class SingleOpRun {
     Tensor outputs[most_outputs];
     std::span<Tensor> results(outputs, op.n_outputs);
     std::span<detail::TensorHead*> heads(inputs.begin(), inputs.size());
-    if (into_self_) {
-      outputs[0] = *read.operands()[0].tensor;
+    if (fills()) {
+      outputs[0] = place_.out ? *place_.out : *read.operands()[0].tensor;
       return op.code->fill(heads, numbers, results);
     }
     op.code->call(heads, numbers, results);
@@ -233,15 +233,18 @@ class SingleOpRun {
     }
   }
 
+  bool fills() const { return place_.kind != ResultPlace::Kind::made; }
+
   const CallArgs& call_;
   Device device_;
-  bool into_self_, by_value_ = false;
+  ResultPlace place_;
+  bool by_value_ = false;
 };
 
-bool run_single_op(const CallArgs& call, Device device, bool into_self) {
+bool run_single_op(const CallArgs& call, Device device, ResultPlace place) {
   if (is_gate_closed() || (call.op->tags & TN_TAG_DATA_DEPENDENT)) return false;
   OnDevice there(call, device);
-  return SingleOpRun(there.call(), device, into_self).run();
+  return SingleOpRun(there.call(), device, place).run();
 }
 
 std::string why_not_run(const CallArgs& call, Device device) {
@@ -250,7 +253,7 @@ std::string why_not_run(const CallArgs& call, Device device) {
   if (!server)
     return message("no installed plugin compiles single ops for {} (stages = [\"single_op\"])",
                    type);
-  std::string why = known().declined.find(call, device, false);
+  std::string why = known().declined.find(call, device, ResultPlace::Kind::made);
   const std::string& plugin = server->plugin->manifest.name;
   if (!why.empty()) return message("the plugin {} declined it: {}", plugin, why);
   return message("it is none that the plugin {} could be asked for", plugin);

@@ -1,5 +1,6 @@
 // Devices: questions, streams and events over the providers.
 #include "core/device/provider.h"
+#include "core/device/stream_choice.h"
 
 #include "core/error.h"
 
@@ -30,18 +31,12 @@ std::string type_name(DeviceType type) {
 
 namespace {
 
-using ByDevice = std::vector<std::pair<Device, StreamPtr>>;
-
-StreamPtr* find(ByDevice& streams, Device device) {
+// Streams by device; there are few devices.
+template <class S>
+S* find(std::vector<std::pair<Device, S>>& streams, Device device) {
   for (auto& [d, stream] : streams)
     if (d == device) return &stream;
   return nullptr;
-}
-
-// What the thread has chosen; devices that it has chosen nothing for have the shared one.
-ByDevice& chosen() {
-  static thread_local ByDevice streams;
-  return streams;
 }
 
 StreamPtr make_stream(Device device, int priority) {
@@ -53,21 +48,65 @@ StreamPtr make_stream(Device device, int priority) {
 // The stream that threads begin with; kept for good, since tensors give their memory back on it.
 StreamPtr shared_stream(Device device) {
   static auto* const lock = new std::mutex;
-  static auto* const streams = new ByDevice;
+  static auto* const streams = new std::vector<std::pair<Device, StreamPtr>>;
   std::lock_guard held(*lock);
   if (StreamPtr* known = find(*streams, device)) return *known;
   return streams->emplace_back(device, make_stream(device, 0)).second;
 }
 
-StreamPtr exchange_chosen(const StreamPtr& stream) {
-  ByDevice& mine = chosen();
-  if (StreamPtr* known = find(mine, stream->device)) return std::exchange(*known, stream);
-  StreamPtr before = shared_stream(stream->device);
-  mine.emplace_back(stream->device, stream);
-  return before;
+/// What a thread works with: its choice, and of each device that it has used the stream that this
+/// means, found without a lock.
+struct ThreadStreams {
+  StreamChoicePtr choice;
+  std::vector<std::pair<Device, StreamPtr>> current;
+};
+ThreadStreams& thread_streams() {
+  static thread_local ThreadStreams streams;
+  return streams;
+}
+
+std::atomic<bool> any_chosen{false};
+
+StreamChoicePtr exchange_choice(StreamChoicePtr choice) {
+  ThreadStreams& mine = thread_streams();
+  mine.current.clear();
+  return std::exchange(mine.choice, std::move(choice));
+}
+
+// The thread's choice with another stream of its device.
+StreamChoicePtr choice_with(const Stream& stream) {
+  auto made = std::make_shared<StreamChoice>();
+  if (const StreamChoicePtr& now = thread_streams().choice) *made = *now;
+  std::erase_if(made->streams, [&](const auto& entry) { return entry.first == stream.device(); });
+  if (stream.state() != shared_stream(stream.device()))
+    made->streams.emplace_back(stream.device(), stream);
+  return made->streams.empty() ? nullptr : made;
 }
 
 }  // namespace
+
+StreamChoicePtr chosen_streams() { return thread_streams().choice; }
+bool are_streams_chosen() { return any_chosen.load(std::memory_order_relaxed); }
+
+Stream stream_under(const StreamChoicePtr& choice, Device device) {
+  if (choice)
+    for (const auto& [d, stream] : choice->streams)
+      if (d == device) return stream;
+  return Stream(shared_stream(device));
+}
+
+StreamChoiceScope::StreamChoiceScope(StreamChoicePtr choice)
+    : acts_(true), before_(exchange_choice(std::move(choice))) {}
+StreamChoiceScope::~StreamChoiceScope() {
+  if (acts_) exchange_choice(std::move(before_));
+}
+
+void order_streams(const Stream& earlier, const Stream& later) {
+  if (earlier == later) return;
+  Event reached(earlier.device());
+  reached.record(earlier);
+  later.wait(reached);
+}
 
 int device_count(DeviceType type) {
   if (type == DeviceType::cpu) return 1;
@@ -96,17 +135,19 @@ void synchronize(Device device) {
 DeviceMemoryStats memory_stats(Device device) { return provider_of(device).memory(device.index); }
 void empty_cache(Device device) { provider_of(device).trim(device.index); }
 
+const StreamPtr& current_stream_state(Device device) {
+  ThreadStreams& mine = thread_streams();
+  if (StreamPtr* known = find(mine.current, device)) return *known;
+  return mine.current.emplace_back(device, stream_under(mine.choice, device).state()).second;
+}
+
 tn_stream* current_stream(Device device) {
-  if (device.type == DeviceType::cpu) return nullptr;
-  return Stream::current(device).state()->handle;
+  return device.type == DeviceType::cpu ? nullptr : current_stream_state(device)->handle;
 }
 
 Stream::Stream(Device device, int priority) : state_(make_stream(device, priority)) {}
 
-Stream Stream::current(Device device) {
-  StreamPtr* mine = find(chosen(), device);
-  return Stream(mine ? *mine : shared_stream(device));
-}
+Stream Stream::current(Device device) { return Stream(current_stream_state(device)); }
 
 Stream Stream::wrap(Device device, void* native) {
   DeviceProvider& provider = provider_of(device);
@@ -123,8 +164,11 @@ void Stream::wait(const Event& event) const {
   state_->provider->wait(event.state()->handle, state_->handle);
 }
 
-StreamGuard::StreamGuard(const Stream& stream) : before_(exchange_chosen(stream.state())) {}
-StreamGuard::~StreamGuard() { exchange_chosen(before_.state()); }
+StreamGuard::StreamGuard(const Stream& stream) : before_(Stream::current(stream.device())) {
+  any_chosen.store(true, std::memory_order_relaxed);
+  exchange_choice(choice_with(stream));
+}
+StreamGuard::~StreamGuard() { exchange_choice(choice_with(before_)); }
 
 Event::Event(Device device, bool timing) {
   DeviceProvider& provider = provider_of(device);

@@ -117,13 +117,12 @@ void copy_between(void* to, Device to_device, const void* from, Device from_devi
 
 StorageRef make_device_storage(Device device, uint64_t bytes) {
   DeviceProvider& provider = provider_of(device);
-  std::shared_ptr<StreamState> stream = Stream::current(device).state();
   if (bytes == 0) return make_borrowed_storage(nullptr, 0, device, nullptr, nullptr);
   auto block = std::make_unique<DeviceBlock>();
   block->provider = &provider;
   block->bytes = bytes;
-  block->data = provider.allocate(device.index, bytes, stream->handle);
-  block->stream = std::move(stream);
+  block->stream = current_stream_state(device);
+  block->data = provider.allocate(device.index, bytes, block->stream->handle);
   StorageRef storage = make_borrowed_storage(block->data, bytes, device, &free_block, block.get());
   static_cast<void>(block.release());
   keep_private(*storage.get());

@@ -76,5 +76,7 @@ std::string type_name(DeviceType type);
 
 /// The thread's current stream, for calls into a plugin; null on the CPU.
 tn_stream* current_stream(Device device);
+/// The same for who keeps it; on devices only.
+const std::shared_ptr<detail::StreamState>& current_stream_state(Device device);
 
 }  // namespace tenon

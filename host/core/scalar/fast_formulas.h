@@ -11,7 +11,7 @@
 
 namespace tenon::fast {
 
-inline constexpr auto relu = [](auto x) { return select(x <= 0, 0, x); };
+inline constexpr auto relu = [](auto x) { return select(x < 0, 0, x); };
 inline constexpr auto leaky_relu = [](auto x, auto slope) { return select(x > 0, x, x * slope); };
 inline constexpr auto gelu = [](auto x) { return x * 0.5 * (1 + erf(x * 0.70710678118654752440)); };
 inline constexpr auto gelu_tanh = [](auto x) {

@@ -1,6 +1,7 @@
 // Nodes of .pt2 programs become nodes of a Graph.
 #include "formats/pt2/pt2_import_parts.h"
 
+#include "core/device/provider.h"
 #include "core/sym/sym_simplify.h"
 #include "core/tensor/tensor_impl.h"
 #include "ops/autocast.h"
@@ -240,7 +241,8 @@ void Pt2Nodes::cast_arguments(const OpEntry& op, std::vector<Value>& args) {
     if (is_tensor(id)) given.push_back(graph_.value(id).meta.dtype);
   };
   for (const Value& a : args) for_each_value(a, note);
-  std::optional<Dtype> to = autocast_type(op, *autocast_, given);
+  bool names_dtype = std::ranges::any_of(args, [](const Value& a) { return a.tag == Tag::dtype; });
+  std::optional<Dtype> to = autocast_type({op, device_.type, given, names_dtype}, *autocast_);
   if (!to) return;
   auto fitting = [&](ValueId id) { return is_tensor(id) ? cast(id, *to) : id; };
   map_arguments(args, cast_lists_, fitting, keep_numbers);
@@ -265,7 +267,7 @@ ValueId Pt2Nodes::cast(ValueId id, Dtype to) {
   return graph_.node(graph_.add_node(op.id, args, std::move(values))).first_result;
 }
 
-// Regions for other devices change nothing on the CPU.
+// A region counts where the model runs on its type of device.
 void Pt2Nodes::enter_region(const Pt2Node& node) {
   if (node.op == "wrap_with_set_grad_enabled") {
     grad_mode_ = node.inputs[0].value.boolean ? "on" : "off";
@@ -276,12 +278,13 @@ void Pt2Nodes::enter_region(const Pt2Node& node) {
   require(device.kind == Pt2Kind::string && enabled.kind == Pt2Kind::boolean, ErrorCode::bad_file,
           "{}: expected a device type and whether autocast is enabled as arguments 0 and 2",
           node.target);
-  if (device.text != "cpu") return;
+  if (device.text != type_name(device_.type)) return;
   autocast_.reset();
   if (!enabled.boolean) return;
   require(dtype.kind == Pt2Kind::none || dtype.kind == Pt2Kind::dtype, ErrorCode::bad_file,
           "{}: expected a dtype or nothing as argument 1", node.target);
-  autocast_ = dtype.kind == Pt2Kind::none ? Dtype::bf16 : dtype.dtype;
+  Dtype of_device = device_.type == DeviceType::cpu ? Dtype::bf16 : Dtype::f16;  // PyTorch's
+  autocast_ = dtype.kind == Pt2Kind::none ? of_device : dtype.dtype;
 }
 
 // A region: its nodes in a scope of their own, which sees the operands by position.

@@ -40,6 +40,13 @@ class Boxes {
   explicit Boxes(const GraphDoc& doc) {
     for (const StatementDoc& statement : doc.body) add(statement);
   }
+
+  void mark_runners(const GraphDoc& doc, const std::vector<std::string>& run_by) {
+    size_t n = 0;  // statements of nodes have the order of the nodes
+    for (size_t i = 0; i < doc.body.size() && n < run_by.size(); ++i)
+      if (doc.body[i].kind == StatementDoc::Kind::node) nodes_[i].run_by = run_by[n++];
+  }
+
   std::vector<PageNode> take() { return std::move(nodes_); }
 
   // `n_saved` of the last ones are kept for the backward.
@@ -78,7 +85,7 @@ class Boxes {
 
 }  // namespace
 
-PageGraph page_graph(const Graph& graph, uint32_t n_saved) {
+PageGraph page_graph(const Graph& graph, const PageGraphOptions& options) {
   constexpr size_t most_text = size_t{128} << 10;
   GraphDoc doc = describe_graph(graph, {});
   PageGraph out{.n_nodes = graph.nodes().size(), .text = print_document(doc)};
@@ -87,7 +94,8 @@ PageGraph page_graph(const Graph& graph, uint32_t n_saved) {
                        out.text.size() - most_text);
   if (doc.body.size() > report::most_drawn_nodes) return out;
   Boxes boxes(doc);
-  boxes.mark_outputs(doc.outputs, n_saved);
+  boxes.mark_outputs(doc.outputs, options.n_saved);
+  boxes.mark_runners(doc, options.run_by);
   out.nodes = boxes.take();
   return out;
 }

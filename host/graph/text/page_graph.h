@@ -6,8 +6,13 @@
 
 namespace tenon {
 
-/// `n_saved`: how many of the last outputs are kept for a backward. A text that is too long for a
-/// page is cut.
-report::PageGraph page_graph(const Graph& graph, uint32_t n_saved = 0);
+struct PageGraphOptions {
+  uint32_t n_saved = 0;  ///< how many of the last outputs are kept for a backward
+  /// By node: who runs it, empty for the backend of the graph; or empty.
+  std::vector<std::string> run_by = {};
+};
+
+/// A text that is too long for a page is cut.
+report::PageGraph page_graph(const Graph& graph, const PageGraphOptions& options = {});
 
 }  // namespace tenon

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace tenon {
 
@@ -40,6 +41,13 @@ struct DeviceProperties {
 TENON_API DeviceProperties device_properties(Device device);
 /// Waits until all work on the device is done.
 TENON_API void synchronize(Device device);
+
+/// How devices multiply f32 matrices in what the calling thread calls and compiles from now on; code
+/// compiled otherwise is compiled anew. "highest", the default: in f32. "high" and "medium": operands
+/// are rounded to tf32 (11 bits in place of 24) where a device is faster then, eight times on an
+/// H100. Sums are in f32 in any case; the CPU is not concerned. Throws UserError for another name.
+TENON_API void set_float32_matmul_precision(std::string_view precision);
+TENON_API std::string get_float32_matmul_precision();
 
 struct DeviceMemoryStats {
   int64_t allocated_bytes = 0;  ///< held by tensors

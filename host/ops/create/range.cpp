@@ -205,7 +205,9 @@ void triangle_indices_kernel(Tensor& out, int64_t rows, int64_t columns, int64_t
 
 // Which diagonal each place of the last two dimensions is on.
 Tensor diagonals_of(const Tensor& self) {
-  auto count = [&](int64_t dim) { return arange(0, Number(self.size(dim)), 1, Dtype::i64); };
+  auto count = [&](int64_t dim) {
+    return arange(0, Number(self.size(dim)), 1, Dtype::i64, Layout::strided, self.device());
+  };
   return sub(count(-1), unsqueeze(count(-2), 1));
 }
 
@@ -296,7 +298,8 @@ static constexpr OpDef rows[] = {
      .eager = fn<triangle_kernel<false>>,
      .decomp =
          [](const Tensor& self, SymInt diagonal) {
-           return where(le(diagonals_of(self), Number(diagonal)), self, full({}, 0, self.dtype()));
+           return where(le(diagonals_of(self), Number(diagonal)), self,
+                        full({}, 0, self.dtype(), Layout::strided, self.device()));
          },
      .vjp = {{"self", "grad, diagonal", [](const Tensor& g, int64_t d) { return g.tril(d); }}},
      .linear = "self"},
@@ -306,7 +309,8 @@ static constexpr OpDef rows[] = {
      .eager = fn<triangle_kernel<true>>,
      .decomp =
          [](const Tensor& self, SymInt diagonal) {
-           return where(ge(diagonals_of(self), Number(diagonal)), self, full({}, 0, self.dtype()));
+           return where(ge(diagonals_of(self), Number(diagonal)), self,
+                        full({}, 0, self.dtype(), Layout::strided, self.device()));
          },
      .vjp = {{"self", "grad, diagonal", [](const Tensor& g, int64_t d) { return g.triu(d); }}},
      .linear = "self"},

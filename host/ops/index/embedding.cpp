@@ -90,6 +90,18 @@ void embedding_renorm_kernel(const Tensor& self, const Tensor& indices, double m
   }
 }
 
+// The same for any device: a row that is named twice gets the same values twice.
+Tensor embedding_renorm_decomp(const Tensor& self, const Tensor& indices, double max_norm,
+                               double p) {
+  Tensor named = reshape(indices, {-1});
+  Tensor rows = index_select(self, 0, named);
+  Tensor wide = self.dim() == 1 ? unsqueeze(rows, 1) : flatten(rows, 1);
+  Tensor length = to(linalg_vector_norm(wide, p, std::vector<int64_t>{1}, true), Dtype::f64);
+  Tensor factor = where(length.gt(max_norm), max_norm / length.add(1e-7), Number(1.0));
+  Tensor scaled = reshape(mul(wide, to(factor, self.dtype())), rows.sizes());
+  return index_put_(self, {named}, scaled);
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -120,7 +132,8 @@ static constexpr OpDef rows[] = {
            require_floating("embedding_renorm_", self.dtype());
            require_index_dtype("embedding_renorm_", indices);
          },
-     .eager = fn<embedding_renorm_kernel>},
+     .eager = fn<embedding_renorm_kernel>,
+     .decomp = fn<embedding_renorm_decomp>},
     {.schema = "embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt "
                "padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor",
      .decomp =

@@ -94,8 +94,11 @@ std::tuple<Tensor, Tensor> index_reduce_vjp(const Tensor& g, const Tensor& self,
 // The slices along `dim` that `index` names become `values`, or grow by them.
 Tensor with_slices(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& values,
                    bool grow) {
-  if (self.dim() == 0)
-    return reshape(with_slices(reshape(self, {1}), 0, index, reshape(values, {-1}), grow), {});
+  if (self.dim() == 0) {
+    // A number, which may be on the CPU, stays one.
+    Tensor row = values.dim() == 0 ? values : reshape(values, {-1});
+    return reshape(with_slices(reshape(self, {1}), 0, index, row, grow), {});
+  }
   std::vector<Tensor> indices(static_cast<size_t>(dim < 0 ? dim + self.dim() : dim) + 1);
   indices.back() = reshape(index, {-1});
   return index_put(self, indices, values, grow);

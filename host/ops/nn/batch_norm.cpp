@@ -331,6 +331,11 @@ std::array<TensorMeta, 4> with_reserve(std::array<TensorMeta, 3> m, const Tensor
   return {m[0], m[1], m[2], reserve_meta(input)};
 }
 
+std::tuple<Tensor, Tensor, Tensor, Tensor> with_reserve(Triple made, const Tensor& input) {
+  auto& [y, mean, rstd] = made;
+  return {y, mean, rstd, new_empty(input, {0}, Dtype::u8)};
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -449,6 +454,13 @@ static constexpr OpDef rows[] = {
             const Tensor& running_var, double momentum, double eps) {
            native_kernel(y, mean, rstd, input, weight, bias, running_mean, running_var, true,
                          momentum, eps);
+         },
+     .decomp =
+         [](const Tensor& input, const Tensor& weight, const Tensor& bias,
+            const Tensor& running_mean, const Tensor& running_var, double momentum, double eps) {
+           return with_reserve(_native_batch_norm_legit(input, weight, bias, running_mean,
+                                                        running_var, true, momentum, eps),
+                               input);
          }},
     {.schema =
          "_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
@@ -465,6 +477,13 @@ static constexpr OpDef rows[] = {
             const Tensor& running_var, double momentum, double eps) {
            run_batch_norm({y, mean, rstd}, input, {weight, bias, running_mean, running_var}, false,
                           momentum, eps);
+         },
+     .decomp =
+         [](const Tensor& input, const Tensor& weight, const Tensor& bias,
+            const Tensor& running_mean, const Tensor& running_var, double momentum, double eps) {
+           return with_reserve(_native_batch_norm_legit_no_training(
+                                   input, weight, bias, running_mean, running_var, momentum, eps),
+                               input);
          }},
 };
 

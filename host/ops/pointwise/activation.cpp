@@ -22,7 +22,9 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, const Tensor& y) { return threshold_backward(g, y, 0); }}}},
     {.schema = "relu6(Tensor self) -> Tensor",
      .variants = in_place,
-     .formula = pointwise<numbers>([](auto x) { return select(x <= 0, 0, select(x >= 6, 6, x)); })},
+     .formula = pointwise<numbers>([](auto x) { return select(x < 0, 0, select(x > 6, 6, x)); }),
+     .vjp = {{"self", "grad, self",
+              [](const Tensor& g, const Tensor& x) { return hardtanh_backward(g, x, 0, 6); }}}},
     {.schema = "silu(Tensor self) -> Tensor",
      .variants = in_place,
      .formula = pointwise([](auto x) { return x * sigmoid(x); }),
@@ -63,7 +65,7 @@ static constexpr OpDef rows[] = {
     {.schema = "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
      .variants = in_place,
      .formula = pointwise<numbers>(
-         [](auto x, auto lo, auto hi) { return select(x <= lo, lo, select(x >= hi, hi, x)); }),
+         [](auto x, auto lo, auto hi) { return select(x < lo, lo, select(x > hi, hi, x)); }),
      .vjp = {{"self", "grad, self, min_val, max_val",
               [](const Tensor& g, const Tensor& x, Number lo, Number hi) {
                 return hardtanh_backward(g, x, lo, hi);

@@ -236,7 +236,8 @@ SegmentParts segment_parts(const Tensor& data, const Tensor& lengths, const Tens
   SymInt outer = data.size(0), length = data.size(1);
   Tensor cuts = reshape(to(given(lengths, offsets), Dtype::i64), {outer, -1});
   Tensor ends = lengths.defined() ? cumsum(cuts, 1) : narrow(cuts, 1, 1, cuts.size(1) - 1);
-  Tensor places = contiguous(expand(arange(Number(length)), {outer, length}));
+  Tensor numbers = arange(Number(length), std::nullopt, std::nullopt, data.device());
+  Tensor places = contiguous(expand(numbers, {outer, length}));
   Tensor of = searchsorted(contiguous(ends), places, false, true);
   Tensor inside = lt(of, Number(ends.size(1)));
   if (!lengths.defined()) inside = logical_and(inside, ge(places, narrow(cuts, 1, 0, 1)));

@@ -250,6 +250,11 @@ typedef struct tn_cuda_api {
   /* As host->svc->rng_reserve, for parameters SEED and OFFSET: a replay draws anew. */
   tn_status* (*reserve_random)(int32_t dev, tn_stream*, uint64_t n_4tuples, uint64_t* seed,
                                uint64_t* offset);
+
+  /* For libraries of the vendor's: makes the device that of the calling thread, and gives the
+   * driver's handle of a stream of it, a CUstream; that of NULL is NULL. A host of before has not
+   * this slot: ask struct_size. */
+  tn_status* (*native_stream)(int32_t dev, tn_stream* stream, void** out);
 } tn_cuda_api;
 
 /* clang-format on */

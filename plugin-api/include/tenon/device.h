@@ -15,6 +15,10 @@
 extern "C" {
 #endif
 
+/* A flag of tn_compile_request beside TN_RQ_...: f32 operands of matrix products may be rounded to
+ * tf32. */
+enum { TN_RQ_ALLOWS_TF32 = 128 };
+
 enum { TN_COPY_H2D, TN_COPY_D2H, TN_COPY_D2D, TN_COPY_H2H };
 typedef struct tn_device_props {
   uint32_t struct_size, compute_units; uint64_t total_bytes, free_bytes;

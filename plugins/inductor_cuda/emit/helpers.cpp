@@ -1,6 +1,7 @@
 // Remainders of real numbers and powers of integers, as loops.
 #include "helpers.h"
 
+#include "math/real_functions.h"
 #include "real_power.h"
 
 #include <llvm/IR/IRBuilder.h>
@@ -121,8 +122,10 @@ constexpr std::pair<const char*, void (*)(Function&)> helpers[] = {
 }  // namespace
 
 void add_helpers(llvm::Module& module) {
-  for (auto [name, define] : helpers)
-    if (Function* f = module.getFunction(name)) define(*f);
+  for (auto [name, make] : helpers)
+    if (Function* f = module.getFunction(name)) make(*f);
+  for (const RealFunction& function : real_functions())
+    if (Function* f = module.getFunction(function.name)) define(*f, function);
   std::string missing;
   for (const Function& f : module)
     if (f.isDeclaration() && !f.isIntrinsic())

@@ -209,10 +209,13 @@ void KernelEmitter::shared_points(const Stage& stage, Id lanes, Value* rank, Val
     }
     bind_points(others, point);
     values_.set_lanes(lanes, vector);
-    for (const Statement& s : stage.statements) statements_.run(s, guard);
+    for (const Statement& s : stage.statements) statements_.run(s, nullptr);
     values_.set_lanes(none, 1);
     values_.close();
   };
+  // Who has nothing to do has no points.
+  if (guard) total = b_.CreateSelect(guard, total, f_.number(0));
+  values_.set_guard(nullptr);
   // Of points rank, rank + ranks, ... four at a time, so that their loads do not wait for each other.
   Value* behind = b_.CreateAdd(b_.CreateSub(total, rank), b_.CreateSub(ranks, f_.number(1)));
   Value* count = b_.CreateSDiv(behind, ranks);
@@ -222,6 +225,7 @@ void KernelEmitter::shared_points(const Stage& stage, Id lanes, Value* rank, Val
     for (int64_t i = 0; i < together; ++i) run(b_.CreateAdd(first, f_.number(i)));
   });
   emit_loop(f_, full, count, f_.number(1), run);
+  values_.set_guard(guard);
 }
 
 void KernelEmitter::rows() {
@@ -251,7 +255,7 @@ void KernelEmitter::stages_in_registers() {
   }
 }
 
-// Vectors behind the end of the row are its first one again, and neither folded nor stored.
+// Vectors behind the end of the row stand for its first one, and are neither read, folded nor stored.
 void KernelEmitter::points_in_registers(const Stage& stage, Value* rank) {
   Id row = stage.inner[0];
   int64_t n = *x_.number_of(x_.extent_of(row));
@@ -267,13 +271,15 @@ void KernelEmitter::points_in_registers(const Stage& stage, Value* rank) {
     values_.open(std::move(known_[e]));
     values_.bind(row, first);
     values_.set_lanes(row, form_.vector);
+    values_.set_guard(guard);
     for (const Statement& s : stage.statements) statements_.run(s, guard);
+    values_.set_guard(nullptr);
     values_.set_lanes(none, 1);
     known_[e] = values_.take();
   }
 }
 
-// Threads of columns behind the last one have that one, too, and store nothing.
+// Threads of columns behind the last one stand at the first, and read and store nothing.
 void KernelEmitter::columns() {
   Value* number = thread();
   Value* column = take(number, f_.number(columns_of_block));
@@ -289,6 +295,7 @@ void KernelEmitter::columns() {
   Value* is_there = b_.CreateICmpSLT(lane, extent);
   lane = b_.CreateSelect(is_there, lane, f_.number(0));
   values_.bind(nest_.lanes, lane);
+  values_.set_guard(is_there);
   set_unit(is_all ? lane : b_.CreateAdd(b_.CreateMul(unit, extent), lane));
   Value* stores = b_.CreateAnd(is_there, b_.CreateICmpEQ(rank, f_.number(0)));
   shared_stages(rank, f_.number(form_.threads / columns_of_block), folded_over_column, stores,

@@ -51,7 +51,7 @@ Value* packed(Frame& f, std::span<Value* const> elements, unsigned bits) {
 
 }  // namespace
 
-Value* place_of(Frame& f, Id buffer, Value* element, unsigned bytes, bool writes) {
+Value* place_of(Frame& f, Id buffer, Value* element, unsigned bytes, MemoryUse use) {
   llvm::Type* type = lanes::memory_type(f.b.getContext(), f.program.buffers[buffer].dtype);
   bool is_scratch = f.program.buffers[buffer].place == loopir::Buffer::Place::scratch;
   // Rows of neighbouring units lie beside each other, element by element.
@@ -59,10 +59,32 @@ Value* place_of(Frame& f, Id buffer, Value* element, unsigned bytes, bool writes
     element = f.b.CreateAdd(f.b.CreateMul(element, f.units), f.unit);
   Value* place = f.b.CreateGEP(type, f.buffers.at(buffer), element);
   bool is_shared = is_scratch && f.plan.scratch_is_shared;
-  return is_shared ? place : f.target.global(f.b, place, bytes, writes);
+  return is_shared ? f.target.shared(f.b, place, bytes, use)
+                   : f.target.global(f.b, place, bytes, use);
 }
 
-std::vector<Value*> load(Frame& f, Id buffer, Value* element, unsigned n) {
+namespace {
+
+/// What `read` gives, or all bits 0.
+template <class F>
+Value* where(Frame& f, Value* mask, llvm::Type* type, F&& read) {
+  if (!mask) return read();
+  llvm::BasicBlock* before = f.b.GetInsertBlock();
+  llvm::BasicBlock *inside = f.block("read"), *after = f.block("end");
+  f.b.CreateCondBr(mask, inside, after);
+  f.b.SetInsertPoint(inside);
+  Value* loaded = read();
+  f.b.CreateBr(after);
+  f.b.SetInsertPoint(after);
+  llvm::PHINode* out = f.b.CreatePHI(type, 2);
+  out->addIncoming(llvm::Constant::getNullValue(type), before);
+  out->addIncoming(loaded, inside);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Value*> load(Frame& f, Id buffer, Value* element, unsigned n, Value* mask) {
   int32_t dtype = f.program.buffers[buffer].dtype;
   auto item = static_cast<unsigned>(loopir::item_size(dtype));
   llvm::Type* type = lanes::memory_type(f.b.getContext(), dtype);
@@ -70,7 +92,10 @@ std::vector<Value*> load(Frame& f, Id buffer, Value* element, unsigned n) {
   llvm::Type* all = n == 1           ? type
                     : is_wide(dtype) ? llvm::FixedVectorType::get(type, n)
                                      : word_type(f, n * item);
-  Value* loaded = f.b.CreateAlignedLoad(all, place_of(f, buffer, element, n * item, false), align);
+  Value* loaded = where(f, mask, all, [&] {
+    Value* place = place_of(f, buffer, element, n * item, MemoryUse::read);
+    return f.b.CreateAlignedLoad(all, place, align);
+  });
   std::vector<Value*> out;
   for (unsigned i = 0; i < n; ++i) {
     Value* one = n == 1           ? loaded
@@ -102,26 +127,20 @@ void store(Frame& f, Id buffer, Value* element, std::span<Value* const> values) 
   } else if (n > 1) {
     all = packed(f, elements, 8 * item);
   }
-  f.b.CreateAlignedStore(all, place_of(f, buffer, element, n * item, true),
+  f.b.CreateAlignedStore(all, place_of(f, buffer, element, n * item, MemoryUse::write),
                          llvm::Align(uint64_t{n} * item));
 }
 
-Value* load_where(Frame& f, Id buffer, Value* element, Value* mask) {
-  int32_t dtype = f.program.buffers[buffer].dtype;
-  llvm::Type* type = lanes::memory_type(f.b.getContext(), dtype);
-  llvm::BasicBlock* before = f.b.GetInsertBlock();
-  llvm::BasicBlock *inside = f.block("read"), *after = f.block("end");
-  f.b.CreateCondBr(mask, inside, after);
-  f.b.SetInsertPoint(inside);
-  auto item = static_cast<unsigned>(loopir::item_size(dtype));
-  Value* loaded = f.b.CreateAlignedLoad(type, place_of(f, buffer, element, item, false),
-                                        lanes::alignment(dtype));
-  f.b.CreateBr(after);
-  f.b.SetInsertPoint(after);
-  llvm::PHINode* out = f.b.CreatePHI(type, 2);
-  out->addIncoming(llvm::Constant::getNullValue(type), before);
-  out->addIncoming(loaded, inside);
-  return lanes::from_memory(f.b, out, dtype);
+void change(Frame& f, Id buffer, Value* element, Value* value, loopir::Store how) {
+  using Op = llvm::AtomicRMWInst::BinOp;
+  bool is_real = value->getType()->isFloatingPointTy();
+  Op op = how == loopir::Store::minimum   ? Op::Min
+          : how == loopir::Store::maximum ? Op::Max
+          : is_real                       ? Op::FAdd
+                                          : Op::Add;
+  auto item = static_cast<unsigned>(loopir::item_size(f.program.buffers[buffer].dtype));
+  f.b.CreateAtomicRMW(op, place_of(f, buffer, element, item, MemoryUse::change), value,
+                      llvm::MaybeAlign(item), llvm::AtomicOrdering::Monotonic);
 }
 
 Value* rounded(Frame& f, Value* value, int32_t dtype) {

@@ -5,16 +5,18 @@
 
 namespace inductor_cuda {
 
-/// Elements of `buffer` from the place `element` on, as registers hold them.
-std::vector<llvm::Value*> load(Frame& f, Id buffer, llvm::Value* element, unsigned n);
+/// Elements of `buffer` from the place `element` on, as registers hold them; where `mask` does not
+/// hold (null: everywhere) all bits are 0, and nothing is read.
+std::vector<llvm::Value*> load(Frame& f, Id buffer, llvm::Value* element, unsigned n,
+                               llvm::Value* mask);
 /// An element that the host gives by value.
 llvm::Value* host_number(Frame& f, Id buffer);
 /// The other way.
 void store(Frame& f, Id buffer, llvm::Value* element, std::span<llvm::Value* const> values);
-/// An element as memory holds it, read as all bits 0 where `mask` does not hold.
-llvm::Value* load_where(Frame& f, Id buffer, llvm::Value* element, llvm::Value* mask);
 /// Where an element lies, for accesses of `bytes`.
-llvm::Value* place_of(Frame& f, Id buffer, llvm::Value* element, unsigned bytes, bool writes);
+llvm::Value* place_of(Frame& f, Id buffer, llvm::Value* element, unsigned bytes, MemoryUse use);
+/// Adds to an element, or makes it the less or the greater of both, whoever else does so.
+void change(Frame& f, Id buffer, llvm::Value* element, llvm::Value* value, loopir::Store how);
 /// A value as it is once it has been in memory.
 llvm::Value* rounded(Frame& f, llvm::Value* value, int32_t dtype);
 

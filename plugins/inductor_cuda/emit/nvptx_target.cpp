@@ -59,7 +59,8 @@ class Nvptx : public ThreadTarget {
     return b.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
                              {b.getInt32(~0u), value, b.getInt32(mask), b.getInt32(warp - 1)});
   }
-  Value* global(IRBuilderBase&, Value* address, unsigned, bool) override { return address; }
+  Value* global(IRBuilderBase&, Value* address, unsigned, MemoryUse) override { return address; }
+  Value* shared(IRBuilderBase&, Value* address, unsigned, MemoryUse) override { return address; }
 
  private:
   static Value* shared_memory(llvm::Module& module, IRBuilderBase& b, const KernelShape& shape) {

@@ -45,9 +45,11 @@ class Simt : public ThreadTarget {
   Value* shuffled(IRBuilderBase& b, Value* value, unsigned mask) override {
     return call(b, offsetof(SimtThread, shuffle), b.getInt32Ty(), {value, b.getInt32(mask)});
   }
-  Value* global(IRBuilderBase& b, Value* address, unsigned bytes, bool writes) override {
-    return call(b, offsetof(SimtThread, global), b.getPtrTy(),
-                {address, b.getInt64(bytes), b.getInt32(writes)});
+  Value* global(IRBuilderBase& b, Value* address, unsigned bytes, MemoryUse use) override {
+    return used(b, offsetof(SimtThread, global), address, bytes, use);
+  }
+  Value* shared(IRBuilderBase& b, Value* address, unsigned bytes, MemoryUse use) override {
+    return used(b, offsetof(SimtThread, local), address, bytes, use);
   }
 
  private:
@@ -60,6 +62,10 @@ class Simt : public ThreadTarget {
     std::vector<llvm::Type*> types;
     for (Value* o : operands) types.push_back(o->getType());
     return b.CreateCall(llvm::FunctionType::get(result, types, false), function, operands);
+  }
+  Value* used(IRBuilderBase& b, size_t field, Value* address, unsigned bytes, MemoryUse use) {
+    return call(b, field, b.getPtrTy(),
+                {address, b.getInt64(bytes), b.getInt32(static_cast<uint32_t>(use))});
   }
   static void tell_facts(llvm::Module& module, IRBuilderBase& b, const KernelShape& shape) {
     auto* facts = llvm::ConstantStruct::getAnon(

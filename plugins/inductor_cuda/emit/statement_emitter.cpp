@@ -82,13 +82,14 @@ void StatementEmitter::finish(const loopir::Stage& stage, const Over& over, Valu
 }
 
 void StatementEmitter::store_one(const Statement& s, Value* element, Value* v) {
+  if (f_.plan.is_atomic) return change(f_, s.buffer, element, v, s.store);
   if (s.store != Store::set) {
     int32_t computed = x_.dtype_of(s.value);
     uint16_t code = s.store == Store::add        ? TN_F_ADD
                     : s.store == Store::multiply ? TN_F_MUL
                     : s.store == Store::minimum  ? TN_F_MIN
                                                  : TN_F_MAX;
-    Value* before = load(f_, s.buffer, element, 1)[0];
+    Value* before = load(f_, s.buffer, element, 1, nullptr)[0];
     v = lanes::emit_primitive(b_, code, computed, computed, before, v, nullptr);
   }
   store(f_, s.buffer, element, {&v, 1});

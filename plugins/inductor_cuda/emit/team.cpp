@@ -53,6 +53,7 @@ Value* place_of_position(Frame& f, Value* at) {
 void put(Frame& f, Value* at, const Part& part) {
   Value* v = part.value;
   if (v->getType()->isIntegerTy(1)) v = f.b.CreateZExt(v, f.b.getInt8Ty());
+  at = f.target.shared(f.b, at, bytes_of_part, MemoryUse::write);
   f.b.CreateAlignedStore(v, at, llvm::Align(8));
   if (part.position)
     f.b.CreateAlignedStore(part.position, place_of_position(f, at), llvm::Align(8));
@@ -61,6 +62,7 @@ void put(Frame& f, Value* at, const Part& part) {
 Part get(Frame& f, Value* at, const Part& like) {
   llvm::Type* type = like.value->getType();
   bool is_truth = type->isIntegerTy(1);
+  at = f.target.shared(f.b, at, bytes_of_part, MemoryUse::read);
   Value* v = f.b.CreateAlignedLoad(is_truth ? f.b.getInt8Ty() : type, at, llvm::Align(8));
   Part out{is_truth ? f.b.CreateTrunc(v, type) : v, nullptr};
   if (like.position)

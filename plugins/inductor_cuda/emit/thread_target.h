@@ -8,6 +8,7 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,6 +33,10 @@ struct BegunKernel {
   llvm::Value* shared = nullptr;  // aligned to 16; null where the shape has none
 };
 
+/// What is done to memory. A change reads and writes as one, whoever else does so; a report is written
+/// by any thread that finds something, and any of them stays.
+enum class MemoryUse : uint8_t { read, write, change, report };
+
 /// Threads: one at a time.
 class ThreadTarget {
  public:
@@ -46,9 +51,11 @@ class ThreadTarget {
   virtual void barrier(llvm::IRBuilderBase& b) = 0;
   /// The i32 of the thread of this warp whose number differs by `mask`; all threads take part.
   virtual llvm::Value* shuffled(llvm::IRBuilderBase& b, llvm::Value* value, unsigned mask) = 0;
-  /// Where `bytes` of global memory are read or written.
+  /// Where `bytes` of global memory, or of memory that the block shares, are used.
   virtual llvm::Value* global(llvm::IRBuilderBase& b, llvm::Value* address, unsigned bytes,
-                              bool writes) = 0;
+                              MemoryUse use) = 0;
+  virtual llvm::Value* shared(llvm::IRBuilderBase& b, llvm::Value* address, unsigned bytes,
+                              MemoryUse use) = 0;
 };
 
 constexpr unsigned warp = 32;

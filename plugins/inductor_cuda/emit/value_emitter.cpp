@@ -1,6 +1,7 @@
 // One walk over values and indices.
 #include "value_emitter.h"
 
+#include "draws.h"
 #include "memory.h"
 
 #include <lanes/lane_ops.h>
@@ -51,6 +52,10 @@ Value* ValueEmitter::emit(Id v, unsigned lane) {
       return emit_divisor(n, lane);
     case loopir::value_real:
       return b_.CreateBitCast(f_.numbers.at(n.a), b_.getDoubleTy());
+    case loopir::value_drawn:
+      return emit_drawn(v, n, lane);
+    case loopir::value_exact:
+      return emit_exact(n, lane);
     default:
       return emit_primitive_of(n, lane);
   }
@@ -73,15 +78,36 @@ Value* ValueEmitter::emit_load(Id v, const ValueNode& n, unsigned lane) {
     if (auto at = scopes_[s].kept.find({n.a, lane}); at != scopes_[s].kept.end()) return at->second;
   if (n.c != none) {
     Value* mask = value(n.c, lane);
-    return load_where(f_, n.a, index(n.b, lane), mask);
+    if (guard_) mask = b_.CreateAnd(mask, guard_);
+    return load(f_, n.a, index(n.b, lane), 1, mask)[0];
   }
-  auto width = f_.plan.widths.find({n.a, n.b});
-  unsigned together = width == f_.plan.widths.end() || count_ == 1 ? 1 : width->second;
+  unsigned together = width_of(n.a, n.b);
   unsigned first = lane / together * together;
-  std::vector<Value*> loaded = load(f_, n.a, index(n.b, first), together);
+  std::vector<Value*> loaded = load(f_, n.a, index(n.b, first), together, guard_);
   for (unsigned i = 0; together > 1 && i < together; ++i)
     scopes_.back().values[{v, first + i}] = loaded[i];
   return loaded[lane - first];
+}
+
+unsigned ValueEmitter::width_of(Id buffer, Id index) const {
+  auto width = f_.plan.widths.find({buffer, index});
+  return width == f_.plan.widths.end() || count_ == 1 ? 1 : width->second;
+}
+
+Value* ValueEmitter::emit_drawn(Id v, const ValueNode& n, unsigned lane) {
+  unsigned together = width_of(none, n.b), first = lane / together * together;
+  Value* element = b_.CreateZExt(index(n.b, first), b_.getInt64Ty());
+  std::vector<Value*> made = drawn(b_, f_.numbers.at(n.a), f_.numbers.at(n.a + 1), element,
+                                   together, static_cast<loopir::Draw>(n.c));
+  for (unsigned i = 0; together > 1 && i < together; ++i)
+    scopes_.back().values[{v, first + i}] = made[i];
+  return made[lane - first];
+}
+
+Value* ValueEmitter::emit_exact(const ValueNode& n, unsigned lane) {
+  llvm::IRBuilderBase::FastMathFlagGuard as_before(b_);
+  b_.clearFastMathFlags();
+  return emit(n.a, lane);
 }
 
 // In range or 0, and the flag is set.
@@ -107,12 +133,14 @@ Value* ValueEmitter::emit_divisor(const ValueNode& n, unsigned lane) {
 
 // The host reads both words as one: one store.
 void ValueEmitter::report(Value* bad, Value* check, Value* value) {
+  if (guard_) bad = b_.CreateAnd(bad, guard_);
   emit_if(f_, bad, [&] {
     constexpr unsigned bytes = 16;
     auto* pair = llvm::FixedVectorType::get(b_.getInt64Ty(), 2);
     Value* both = b_.CreateInsertElement(llvm::PoisonValue::get(pair), check, uint64_t{0});
     both = b_.CreateInsertElement(both, value, uint64_t{1});
-    b_.CreateAlignedStore(both, f_.target.global(b_, f_.flag, bytes, true), llvm::Align(bytes));
+    b_.CreateAlignedStore(both, f_.target.global(b_, f_.flag, bytes, MemoryUse::report),
+                          llvm::Align(bytes));
   });
 }
 

@@ -29,6 +29,9 @@ class ValueEmitter {
   /// `count` neighbours from the variable's number on; none, 1: no more neighbours.
   void set_lanes(Id variable, unsigned count) { lanes_ = variable, count_ = count; }
   unsigned lanes() const { return count_; }
+  /// Threads for which it does not hold have nothing to do here: what they load is 0, and they find
+  /// nothing wrong. Null: there are none.
+  void set_guard(llvm::Value* guard) { guard_ = guard; }
 
   /// A fold that is complete.
   void set_folded(Id fold, llvm::Value* v) { folded_[fold] = v; }
@@ -51,6 +54,9 @@ class ValueEmitter {
   llvm::Value* emit_load(Id v, const loopir::ValueNode& n, unsigned lane);
   llvm::Value* emit_checked(const loopir::ValueNode& n, unsigned lane);
   llvm::Value* emit_divisor(const loopir::ValueNode& n, unsigned lane);
+  llvm::Value* emit_drawn(Id v, const loopir::ValueNode& n, unsigned lane);
+  llvm::Value* emit_exact(const loopir::ValueNode& n, unsigned lane);
+  unsigned width_of(Id buffer, Id index) const;
   llvm::Value* emit_primitive_of(const loopir::ValueNode& n, unsigned lane);
   void report(llvm::Value* bad, llvm::Value* check, llvm::Value* value);
   llvm::Value* emit_index(Id i, unsigned lane);
@@ -63,6 +69,7 @@ class ValueEmitter {
   std::map<Id, llvm::Value*> variables_, folded_;
   Id lanes_ = none;
   unsigned count_ = 1;
+  llvm::Value* guard_ = nullptr;
 };
 
 }  // namespace inductor_cuda

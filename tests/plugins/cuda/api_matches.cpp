@@ -1,12 +1,11 @@
 // The plugin's own declarations of the driver beside NVIDIA's: compiling this file is the test.
-// Types differ by name only where they have one size, and pointers where both are pointers.
 #include "api/driver.h"
+
+#include "alike.h"
 
 // Last: it defines macros with the names of the functions.
 #include <cuda.h>
 #include <cudaTypedefs.h>
-
-#include <type_traits>
 
 // The driver gives the form of CUDA 13.0, which cuda.h does not declare.
 std::remove_pointer_t<PFN_cuCtxSynchronize_v13000> synchronize_context;
@@ -15,25 +14,6 @@ std::remove_pointer_t<PFN_cuCtxSynchronize_v13000> synchronize_context;
 namespace {
 
 namespace api = tenon::cuda::api;
-
-template <class Ours, class Theirs>
-constexpr bool is_like =
-    sizeof(Ours) == sizeof(Theirs) &&
-    std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>&& std::is_floating_point_v<Ours> ==
-        std::is_floating_point_v<Theirs>;
-
-template <class Ours, class Theirs>
-constexpr bool are_alike = false;
-template <class R, class... Ours, class T, class... Theirs>
-requires(sizeof...(Ours) ==
-         sizeof...(Theirs)) constexpr bool are_alike<R (*)(Ours...), T (*)(Theirs...)> =
-    is_like<R, T> && (is_like<Ours, Theirs> && ...);
-
-template <class Ours, class Theirs>
-constexpr bool all_alike = false;
-template <class... Ours, class... Theirs>
-constexpr bool all_alike<std::tuple<Ours...>, std::tuple<Theirs...>> = (are_alike<Ours, Theirs> &&
-                                                                        ...);
 
 template <class, class... Functions>
 using Rest = std::tuple<Functions...>;

@@ -1,5 +1,6 @@
 // Failures of the driver at every call, a device that is lost, and forks.
-#include "double.h"
+#include "backend/backend.h"
+#include "device_work.h"
 
 #include <tenon/tenon.h>
 
@@ -51,6 +52,48 @@ TEST(CudaFailures, AFailureAtEachCallOfAStepIsNamedAndTheNextStepWorks) {
     step(layer, opt, x);
   }
   synchronize(gpu);
+}
+
+// Code is made anew in each step, so that loading it and asking for its kernels fail, too.
+TEST(CudaFailures, AFailureAtEachCallOfAStepThatCompilesLeaksNothing) {
+  TENON_NEEDS_THE_DOUBLE();
+  WithFallback fallback;
+  nn::Linear layer(4, 3);
+  layer.to(gpu);
+  optim::SGD opt(layer.parameters(), {.lr = 1e-3});
+  Tensor x = randn({2, 4});
+  auto cold_step = [&] {
+    forget_single_ops();
+    return step(layer, opt, x);
+  };
+  auto held = [] {
+    forget_single_ops();
+    synchronize(gpu);
+    return counts();
+  };
+  cold_step();
+  FakeCudaCounts before = held();
+  cold_step();
+  uint64_t calls = counts().calls - before.calls;
+  for (uint64_t nth = 1; nth <= calls; ++nth) {
+    fail_at("*", nth, 999);
+    std::string why = error_of([&] { cold_step(); });
+    const char* call = failed_call();
+    std::string_view name = call ? call : "";
+    bool frees = name == "cuMemFreeAsync";  // that it did not is only logged
+    bool is_told = !frees && name != "cuModuleUnload";
+    if (is_told && why != "no error") {
+      EXPECT_THAT(why, HasSubstr(call)) << "call " << nth;
+    }
+    fail_at("*", 0, 0);
+    EXPECT_EQ(error_of([&] { cold_step(); }), "no error") << "after call " << nth;
+    FakeCudaCounts after = held();
+    EXPECT_LE(after.allocations, before.allocations + frees) << "call " << nth << " " << name;
+    EXPECT_EQ(after.modules, before.modules + (name == "cuModuleUnload"))
+        << "call " << nth << " " << name;
+    EXPECT_LE(after.events, before.events + 1) << "call " << nth << " " << name;
+    before = after;
+  }
 }
 
 TEST(CudaFailures, ALostDeviceIsReportedWithItsFirstCause) {

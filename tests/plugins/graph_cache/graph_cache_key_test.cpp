@@ -34,7 +34,7 @@ struct Call {
 
 std::string key_of(const Graph& graph, Call call = {}) {
   call.request.grad_enabled = thread_modes.grad_enabled;
-  GraphKey key = graph_key(graph, call.request, cache_identity(call.backend, call.request));
+  GraphKey key = graph_key(graph, call.request, cache_identity(call.backend, call.request, graph));
   EXPECT_EQ(key.bypass, "");
   return key.folder + "/" + key.digest;
 }
@@ -147,7 +147,7 @@ TEST_F(GraphCacheKeys, TheWayOfTheCallDecides) {
   }
   for (Dtype dtype : {Dtype::bf16, Dtype::f16}) {
     call = {};
-    call.request.autocast = {.dtype = dtype};
+    call.request.autocast.cpu = {.dtype = dtype};
     EXPECT_TRUE(keys.insert(key_of(base_text, call)).second) << "autocast " << name_of(dtype);
   }
   EXPECT_TRUE(keys.insert(key_of(base_text, {.backend = "aot_eager"})).second) << "backend";

@@ -2,6 +2,7 @@
 // the host runs, and divisors of integers, which may be 0.
 #include <gmock/gmock.h>
 
+#include "plugins/code_makers.h"
 #include "plugins/inductor/ops.h"
 
 #include <bit>
@@ -74,13 +75,14 @@ TEST_F(InductorNumbers, RealOnesReachOpsOfTheHost) {
 }
 
 TEST_F(InductorNumbers, ALearningRateIsAParameterOfTheStep) {
-  auto step = compile([](const Tensor& w, const Tensor& g,
-                         SymFloat lr) { return w - (g * lr + where(g > 0, full_like(g, lr), g)); },
-                      {.backend = "inductor"});
+  auto body = [](const Tensor& w, const Tensor& g, SymFloat lr) {
+    return w - (g * lr + where(g > 0, full_like(g, lr), g));
+  };
   Tensor w = randn({8, 3}), g = randn({8, 3});
-  for (double lr : {0.1, 0.25, 0.5}) {
-    Tensor expected = w - (g * lr + where(g > 0, full_like(g, lr), g));
-    EXPECT_LE(distance(step(w, g, lr), expected), 1e-6) << lr;
+  for (const std::string& backend : code_makers()) {
+    auto step = compile(body, {.backend = backend});
+    for (double lr : {0.1, 0.25, 0.5})
+      EXPECT_LE(distance(step(w, g, lr), body(w, g, lr)), 1e-6) << backend << ", " << lr;
   }
 }
 
@@ -105,6 +107,24 @@ TEST_F(InductorNumbers, AnIntegerDividedByZeroIsRefused) {
       Tensor with_zero = b.clone();
       with_zero.select(0, 32).fill_(0);  // in the incomplete block of lanes
       EXPECT_THAT(failure_of(body, {a, with_zero}), HasSubstr("an integer is divided by zero"));
+    }
+}
+
+TEST_F(InductorNumbers, EachMakerOfCodeRefusesIt) {
+  auto body = [](const Tensor& a, const Tensor& b) {
+    return floor_divide(a, b) + remainder(a, b) + fmod(a, b);
+  };
+  Tensor a = arange(33), b = arange(33) % 5 + 1, with_zero = b.clone();
+  with_zero.select(0, 32).fill_(0);
+  for (const std::string& backend : code_makers())
+    for (bool is_dynamic : {false, true}) {
+      auto f = compile(body, {.backend = backend, .dynamic = is_dynamic});
+      EXPECT_EQ(f(a, b).to_vector<int64_t>(), body(a, b).to_vector<int64_t>()) << backend;
+      EXPECT_THROW(f(a, with_zero), UserError) << backend;
+      EXPECT_EQ(f(a.slice(0, 3), b.slice(0, 3)).to_vector<int64_t>(),
+                body(a.slice(0, 3), b.slice(0, 3)).to_vector<int64_t>())
+          << backend;
+      EXPECT_THROW(f(a.slice(0, 3), with_zero.slice(0, 3)), UserError) << backend;
     }
 }
 

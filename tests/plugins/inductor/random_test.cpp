@@ -1,4 +1,5 @@
-// Random graphs through the backend `inductor` and eagerly: the same results. Integers and truth
+// Random graphs through the backend `inductor`, or the one that TENON_RANDOM_BACKEND names, and
+// eagerly: the same results. Integers and truth
 // are equal; a floating element is as near to what f64 gives as eager kernels are.
 #include "plugins/inductor/random/random_graph.h"
 
@@ -72,7 +73,8 @@ std::string recompiles(const std::string& explanation) {
 /// What is wrong with the recipe's code, or nothing.
 std::string fault_of(const Recipe& recipe) {
   Options options;
-  options.backend = "inductor";
+  const char* backend = std::getenv("TENON_RANDOM_BACKEND");
+  options.backend = backend ? backend : "inductor";
   options.fullgraph = true;
   options.dynamic = recipe.is_symbolic;
   Arguments first(recipe, 0);

@@ -2,6 +2,7 @@
 // promises, whatever layout suits the readers of its elements.
 #include <gmock/gmock.h>
 
+#include "plugins/code_makers.h"
 #include "plugins/inductor/ops.h"
 
 namespace tenon {
@@ -24,11 +25,14 @@ class InductorStorage : public InductorOps {
  protected:
   template <class F>
   static void expect_as_eager(F f, const std::vector<Tensor>& inputs, bool is_dynamic = false) {
-    Options options{.backend = "inductor"};
-    if (is_dynamic) options.dynamic = true;
-    auto compiled = compile(f, options);
-    for (const Tensor& x : inputs)
-      EXPECT_LE(distance(compiled(x), f(x)), 1e-5) << x.size(0).guard_int() << " rows";
+    for (const std::string& backend : code_makers()) {
+      Options options{.backend = backend};
+      if (is_dynamic) options.dynamic = true;
+      auto compiled = compile(f, options);
+      for (const Tensor& x : inputs)
+        EXPECT_LE(distance(compiled(x), f(x)), 1e-5)
+            << backend << ", " << x.size(0).guard_int() << " rows";
+    }
   }
 };
 
@@ -75,8 +79,10 @@ TEST_F(InductorStorage, APartOfAStorageIsReplaced) {
 
 TEST_F(InductorStorage, KernelsOfOthersGetThePromisedStrides) {
   auto f = [](const Tensor& x) { return geometry((x.t() + 1).contiguous().t().slice(1, 1)); };
-  EXPECT_THAT(compile(f, {.backend = "inductor"})(randn({3, 4})).to_vector<int64_t>(),
-              ElementsAre(1, 3, 3));
+  for (const std::string& backend : code_makers())
+    EXPECT_THAT(compile(f, {.backend = backend})(randn({3, 4})).to_vector<int64_t>(),
+                ElementsAre(1, 3, 3))
+        << backend;
 }
 
 }  // namespace

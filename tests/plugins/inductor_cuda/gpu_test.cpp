@@ -1,53 +1,12 @@
 // Eager ops and compiled functions on a device, against the CPU: on a GPU, and where there is none
 // over the double of the driver, whose kernels are run by fibers.
-#include <tenon/devices.h>
-#include <tenon/tenon.h>
-
-#include <gtest/gtest.h>
+#include "gpu_checks.h"
 
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <string>
-#include <vector>
 
 namespace tenon {
 namespace {
-
-constexpr Device gpu(DeviceType::cuda);
-
-class Gpu : public testing::Test {
- protected:
-  void SetUp() override {
-#ifdef TENON_OVER_THE_DOUBLE
-    ASSERT_GT(device_count(DeviceType::cuda), 0) << why_no_device(DeviceType::cuda);
-#endif
-    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << why_no_device(DeviceType::cuda);
-    manual_seed(7);
-  }
-};
-
-void expect_close(const Tensor& there, const Tensor& here, const std::string& what) {
-  ASSERT_EQ(there.device(), gpu) << what;
-  ASSERT_EQ(there.dtype(), here.dtype()) << what;
-  Tensor back = there.to(kCPU, there.dtype());
-  ASSERT_TRUE(back.sizes() == here.sizes()) << what;
-  bool is_narrow = here.dtype() == Dtype::bf16 || here.dtype() == Dtype::f16;
-  double tolerance = is_narrow ? 2e-2 : 2e-5;
-  Tensor a = back.to(Dtype::f64), b = here.to(Dtype::f64);
-  Tensor off = (a - b).abs() - b.abs() * tolerance;
-  if (off.numel() == 0) return;
-  EXPECT_LE(static_cast<double>(off.max().item<double>()), tolerance) << what;
-}
-
-using Function = std::function<Tensor(const std::vector<Tensor>&)>;
-
-void expect_same(const std::string& what, const std::vector<Tensor>& inputs, const Function& f) {
-  SCOPED_TRACE(what);
-  std::vector<Tensor> there;
-  for (const Tensor& t : inputs) there.push_back(t.to(gpu, t.dtype()));
-  expect_close(f(there), f(inputs), what);
-}
 
 TEST_F(Gpu, PointwiseOpsOfAllSizesAndLayouts) {
   for (int64_t n : {1, 3, 4, 31, 257, 1024})
@@ -118,6 +77,69 @@ TEST_F(Gpu, Reductions) {
   }
 }
 
+// What one block, or one thread, would take too long for is cut into parts, sizes known or not.
+TEST_F(Gpu, LongFoldsAndScansAreCutIntoParts) {
+  for (int64_t n : {40000, 65536, 100003}) {
+    std::string name = " of " + std::to_string(n);
+    Tensor x = randn({n}), y = randn({3, n}), columns = randn({n, 5});
+    expect_same("all" + name, {x}, [](auto& in) { return in[0].sum(); });
+    expect_same("mean" + name, {y}, [](auto& in) { return in[0].mean(); });
+    expect_same("maximum" + name, {x}, [](auto& in) { return in[0].amax({0}); });
+    expect_same("rows" + name, {y}, [](auto& in) { return in[0].sum(1) * 0.01; });
+    expect_same("some columns" + name, {columns}, [](auto& in) { return in[0].mean({0}); });
+    expect_same("every other" + name, {y}, [](auto& in) { return in[0].t().mean({0}); });
+    expect_same("norm" + name, {y}, [](auto& in) { return in[0].pow(2).sum().sqrt(); });
+    expect_same("a slice" + name, {y},
+                [&](auto& in) { return in[0].narrow(1, 1, n - 3).mean({1}); });
+    expect_same("any" + name, {x}, [](auto& in) { return in[0].gt(9).any(); });
+    expect_same("running sum" + name, {y}, [](auto& in) { return in[0].cumsum(1) * 0.01; });
+    expect_same("running maximum" + name, {y},
+                [](auto& in) { return std::get<0>(in[0].cummax(1)); });
+    expect_same("where the running maximum is" + name, {y},
+                [](auto& in) { return std::get<1>(in[0].cummax(1)); });
+  }
+  auto f = compile([](const Tensor& x) { return (x * x).sum() + x.cumsum(0).amax({0}) * 0.01; });
+  for (int64_t n : {50000, 50001, 90000, 10}) {
+    Tensor x = randn({n}) * 0.1;
+    expect_close(f(x.to(gpu, x.dtype())), (x * x).sum() + x.cumsum(0).amax({0}) * 0.01, "compiled");
+  }
+}
+
+// Points that meet at one place are added there by all threads, or in order.
+TEST_F(Gpu, ScattersThatAccumulate) {
+  for (bool is_deterministic : {false, true}) {
+    set_deterministic(is_deterministic);
+    for (int64_t n : {7, 1000}) {
+      std::string name = " of " + std::to_string(n) + (is_deterministic ? " in order" : "");
+      Tensor at = randint(0, 10, {n}), rows = randn({n, 16}), x = randn({n});
+      Tensor whole = randint(-50, 50, {n, 16});
+      expect_same("index_add" + name, {rows, at}, [](auto& in) {
+        return zeros({10, 16}).to(in[0].device(), Dtype::f32).index_add(0, in[1], in[0]);
+      });
+      if (n < 10)  // of many the CPU rounds each sum
+        expect_same("bf16" + name, {rows.to(Dtype::bf16), at}, [](auto& in) {
+          return zeros({10, 16}).to(in[0].device(), Dtype::bf16).index_add(0, in[1], in[0]);
+        });
+      expect_same("f64" + name, {rows.to(Dtype::f64), at}, [](auto& in) {
+        return zeros({10, 16}).to(in[0].device(), Dtype::f64).index_add(0, in[1], in[0]);
+      });
+      expect_same("scatter_add" + name, {x, at}, [](auto& in) {
+        return zeros({10}).to(in[0].device(), Dtype::f32).scatter_add(0, in[1], in[0]);
+      });
+      for (const char* reduce : {"amax", "amin", "prod"})
+        expect_same(reduce + name, {whole, at}, [&](auto& in) {
+          Tensor places = in[1].unsqueeze(1).expand({n, 16});
+          return ones({10, 16}, Dtype::i64)
+              .to(in[0].device(), Dtype::i64)
+              .scatter_reduce(0, places, in[0], reduce);
+        });
+      expect_same("embedding's gradient" + name, {rows, at},
+                  [](auto& in) { return embedding_dense_backward(in[0], in[1], 10, -1, false); });
+    }
+  }
+  set_deterministic(false);
+}
+
 TEST_F(Gpu, ProductsAndConvolutions) {
   Tensor a = randn({17, 33}), b = randn({33, 9});
   expect_same("mm", {a, b}, [](auto& in) { return in[0].matmul(in[1]); });
@@ -150,9 +172,8 @@ TEST_F(Gpu, CompiledFunctions) {
     return (gelu(h + b) * x).softmax(-1);
   });
   Tensor x = randn({37, 64}), w = randn({64}), b = randn({64});
-  auto on = [](const Tensor& t) { return t.to(gpu, t.dtype()); };
-  expect_close(f(on(x), on(w), on(b)), (gelu(layer_norm(x, {64}, w, b) + b) * x).softmax(-1),
-               "compiled");
+  expect_close(f(on_gpu(x), on_gpu(w), on_gpu(b)),
+               (gelu(layer_norm(x, {64}, w, b) + b) * x).softmax(-1), "compiled");
 }
 
 TEST_F(Gpu, ATrainingStep) {

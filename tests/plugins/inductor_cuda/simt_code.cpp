@@ -6,6 +6,7 @@
 #include <tenon/plugin.hpp>
 
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/IR/Instructions.h>
 #include <llvm/Support/TargetSelect.h>
 
 #include <atomic>
@@ -52,12 +53,31 @@ void start_llvm() {
   (void)once;
 }
 
+/// The calls of SimtThread::barrier: of a thread alone, for nothing.
+bool is_barrier(const llvm::Instruction& i) {
+  auto* call = llvm::dyn_cast<llvm::CallInst>(&i);
+  return call && !call->getCalledFunction() && call->arg_size() == 1 && call->getType()->isVoidTy();
+}
+
+/// For tests of the shim: each kernel without its n-th barrier.
+void drop_barrier(llvm::Module& module, int64_t n) {
+  for (llvm::Function& f : module) {
+    int64_t seen = 0;
+    for (llvm::BasicBlock& block : f)
+      for (auto at = block.begin(); at != block.end();) {
+        llvm::Instruction& i = *at++;
+        if (is_barrier(i) && seen++ == n) i.eraseFromParent();
+      }
+  }
+}
+
 std::string image(const EmitModule& emit) {
   static const bool checks = std::getenv("SIMT_CHECKS_PTX") != nullptr;
   if (checks) check_ptx(emit);
   start_llvm();
   IrModule ir = emit("simt");
   inductor_cuda::add_helpers(*ir.module);
+  if (const char* n = std::getenv("SIMT_DROPS_BARRIER")) drop_barrier(*ir.module, std::atoll(n));
   inductor_cuda::require_well_formed(*ir.module);
   auto machine = host_machine();
   return inductor_cuda::generate(std::move(ir), *machine, llvm::CodeGenFileType::ObjectFile);

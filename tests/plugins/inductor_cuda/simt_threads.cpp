@@ -1,6 +1,8 @@
 // Fibers: one stack a thread of a block, kept for the next block.
 #include "simt_threads.h"
 
+#include "shadow.h"
+
 #include <ucontext.h>
 
 #include <algorithm>
@@ -32,6 +34,7 @@ class Block {
     std::unique_ptr<char[]> stack;
     bool is_done = false;
     uint32_t given = 0;     // to a shuffle
+    uint32_t barriers = 0;  // that it has met
     bool shuffles = false;  // waits at a shuffle
   };
   void prepare(uint32_t t);
@@ -46,7 +49,11 @@ class Block {
   static void enter(unsigned low, unsigned high);
   static void barrier(SimtThread* t);
   static uint32_t shuffle(SimtThread* t, uint32_t value, uint32_t mask);
-  static void* global(SimtThread* t, void* address, uint64_t bytes, uint32_t writes);
+  static void* global(SimtThread* t, void* address, uint64_t bytes, uint32_t use);
+  static void* local(SimtThread* t, void* address, uint64_t bytes, uint32_t use);
+  /// The address, or where wrong accesses go.
+  void* used(Thread& thread, void* address, uint64_t bytes, uint32_t use, bool is_memory,
+             Shadow& shadow);
 
   SimtKernel kernel_;
   const Grid& grid_;
@@ -60,6 +67,7 @@ class Block {
   ucontext_t scheduler_{};
   uint32_t current_ = 0;
   std::string problem_;
+  Shadow global_, local_;
 };
 
 void Block::prepare(uint32_t t) {
@@ -70,6 +78,7 @@ void Block::prepare(uint32_t t) {
   seen.barrier = barrier;
   seen.shuffle = shuffle;
   seen.global = global;
+  seen.local = local;
   if (grid_.cooperates) threads_[t].stack.reset(new char[stack_bytes]);
 }
 
@@ -99,7 +108,8 @@ void Block::run_one(uint32_t t) {
 // Each round takes every thread to where it waits next. All of a block, or of a warp, have to wait
 // at the same kind of place.
 std::string Block::run(uint32_t block) {
-  for (Thread& t : threads_) t.seen.block = block;
+  for (Thread& t : threads_) t.seen.block = block, t.barriers = 0;
+  local_.forget();
   std::fill_n(shared_.get(), grid_.shared_bytes, static_cast<char>(0xff));
   bool is_backwards = block % 2 == 1;
   auto number = [&](uint32_t i) { return is_backwards ? grid_.threads - 1 - i : i; };
@@ -122,6 +132,7 @@ void Block::barrier(SimtThread* t) {
   Block& block = of(t);
   block.thread(t).shuffles = false;
   block.wait(block.thread(t));
+  ++block.thread(t).barriers;
 }
 
 // The second wait: nobody gives the next value before all have read this one.
@@ -139,16 +150,35 @@ uint32_t Block::shuffle(SimtThread* t, uint32_t value, uint32_t mask) {
   return out;
 }
 
-void* Block::global(SimtThread* t, void* address, uint64_t bytes, uint32_t writes) {
-  Block& block = of(t);
+void* Block::used(Thread& thread, void* address, uint64_t bytes, uint32_t use, bool is_memory,
+                  Shadow& shadow) {
   bool is_aligned = reinterpret_cast<uintptr_t>(address) % bytes == 0;
-  if (is_aligned && block.may_touch_(address, bytes)) return address;
-  block.fail(std::string(writes ? "writes " : "reads ") + std::to_string(bytes) + " bytes at " +
-             std::to_string(reinterpret_cast<uintptr_t>(address)) +
-             (is_aligned ? ", outside of every buffer" : ", which is not aligned"));
+  if (is_aligned && is_memory) {
+    const SimtThread& seen = thread.seen;
+    std::string race = shadow.use(address, bytes, static_cast<Use>(use),
+                                  {seen.thread, seen.block, thread.barriers});
+    if (!race.empty()) fail(race);
+    return address;
+  }
+  fail(std::string(use ? "writes " : "reads ") + std::to_string(bytes) + " bytes at " +
+       std::to_string(reinterpret_cast<uintptr_t>(address)) +
+       (is_aligned ? ", outside of every buffer" : ", which is not aligned"));
   alignas(64) thread_local char nothing[most_bytes];
   std::fill_n(nothing, most_bytes, '\0');
   return nothing;
+}
+
+void* Block::global(SimtThread* t, void* address, uint64_t bytes, uint32_t use) {
+  Block& block = of(t);
+  return block.used(block.thread(t), address, bytes, use, block.may_touch_(address, bytes),
+                    block.global_);
+}
+
+void* Block::local(SimtThread* t, void* address, uint64_t bytes, uint32_t use) {
+  Block& block = of(t);
+  const char *at = static_cast<char*>(address), *begin = block.shared_.get();
+  bool is_inside = at >= begin && at + bytes <= begin + block.grid_.shared_bytes;
+  return block.used(block.thread(t), address, bytes, use, is_inside, block.local_);
 }
 
 }  // namespace

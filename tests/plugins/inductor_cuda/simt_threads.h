@@ -22,7 +22,8 @@ struct Grid {
 /// Whether these bytes are memory of the device.
 using MayTouch = std::function<bool(const void* address, size_t bytes)>;
 
-/// Runs all threads. What one did wrong first, or nothing; wrong reads give zeros.
+/// Runs all threads. What one did wrong first (an access outside of memory, a race, a barrier that
+/// others do not meet), or nothing; wrong reads give zeros.
 std::string run(SimtKernel kernel, const Grid& grid, void* const* args, const MayTouch& may_touch);
 
 }  // namespace simt

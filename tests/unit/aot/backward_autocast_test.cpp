@@ -107,10 +107,10 @@ TEST_F(BackwardAutocast, WithoutAutocastNothingIsCast) {
 }
 
 TEST_F(BackwardAutocast, OtherValuesAreAnError) {
-  auto flag = config::patch({{"functorch.backward_pass_autocast", "cpu:bf16,cuda:f16"}});
+  auto flag = config::patch({{"functorch.backward_pass_autocast", "cpu:bf16,tpu:f16"}});
   auto f = compile([](const Tensor& x) { return x.sin(); }, {.backend = "tells_products"});
   std::string message = message_of([&] { f(ones({2}).requires_grad_()); });
-  EXPECT_THAT(message, HasSubstr("found 'cuda:f16'"));
+  EXPECT_THAT(message, HasSubstr("found 'tpu:f16'"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -176,16 +177,49 @@ TEST_F(FunctorchFolders, DumpedGraphsStandInAFolderEach) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder_ / "chain"))
     names.push_back(entry.path().filename());
-  ASSERT_EQ(names.size(), 2u);
+  std::ranges::sort(names);
+  ASSERT_EQ(names.size(), 3u);
+  std::string number = names[0].substr(names[0].rfind('_'));
+  EXPECT_EQ(names, (std::vector<std::string>{"chain_backward" + number, "chain_forward" + number,
+                                             "chain_joint" + number}));
   for (const std::string& name : names) {
-    EXPECT_THAT(name, testing::MatchesRegex("chain_(forward|backward)_[0-9]+"));
-    for (std::string file : {"graph.tng", "command.sh", "inputs.safetensors"})
+    for (const std::string& file :
+         {std::string("graph.tng"), std::string("command.sh"), name + ".input"})
       EXPECT_TRUE(fs::exists(folder_ / "chain" / name / file)) << name << "/" << file;
+    bool is_called = name.find("joint") == name.npos;
+    EXPECT_EQ(fs::exists(folder_ / "chain" / name / "inputs.safetensors"), is_called) << name;
     std::vector<Tensor> inputs =
         functorch::get_inputs((folder_ / "chain" / name / "graph.tng").string());
     ASSERT_FALSE(inputs.empty());
     EXPECT_EQ(inputs[0].size(0), 3);
   }
+}
+
+// By its one command, from any folder, on another backend, too.
+TEST_F(FunctorchFolders, DumpedGraphsRunAgain) {
+  namespace fs = std::filesystem;
+  fs::path program = fs::canonical("/proc/self/exe").parent_path() / "tenon";
+  if (!fs::exists(program)) GTEST_SKIP() << "the program is not built";
+  auto body = [](const Tensor& x, SymInt n) {
+    return (x.slice(0, 0, n) * 2.0).sin().sum() + arange(4096).sum().to(x.dtype());
+  };
+  auto f = aot_function(
+      body, {.fw_compiler = functorch::graph_dumper_aot("again", folder_.string(), true)});
+  for (int64_t n : {3, 4, 5}) {
+    Tensor x = ones({n + 2}).requires_grad_();
+    f(x, n).backward();
+  }
+  int n_folders = 0;
+  for (const auto& entry : fs::directory_iterator(folder_ / "again"))
+    for (const char* more : {"", " --backend aot_eager"}) {
+      ++n_folders;
+      std::string line = "cd / && PATH='" + program.parent_path().string() + "':\"$PATH\" '" +
+                         (entry.path() / "command.sh").string() + "'" + more + " > '" +
+                         (folder_ / "out.txt").string() + "' 2>&1";
+      EXPECT_EQ(std::system(line.c_str()), 0) << entry.path() << more << "\n"
+                                              << std::ifstream(folder_ / "out.txt").rdbuf();
+    }
+  EXPECT_GE(n_folders, 12);  // two versions at least, of three graphs
 }
 
 TEST_F(FunctorchFolders, ADrawingHasTheFormatOfItsName) {

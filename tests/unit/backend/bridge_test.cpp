@@ -1,6 +1,7 @@
 // The host's side of the ABI as a plugin sees it: arguments of nodes, single ops, decompositions,
 // and what is said to a plugin that asks for nonsense.
 #include "backend/abi/bridge.h"
+#include "backend/abi/extensions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -322,6 +323,23 @@ TEST(TensorTable, CopyBroadcastsAndConverts) {
   Tensor narrow = zeros({2});
   EXPECT_THAT(told(host().tensor->copy(narrow.head(), from.head(), nullptr)),
               HasSubstr("a tensor of shape [3] does not fit into one of shape [2]"));
+}
+
+// Two engines may offer the same kind of table.
+TEST(Extensions, SeveralTablesOfOneNameAreNumbered) {
+  static const int first = 1, second = 2, third = 3;
+  const char* id = "bridge_test.collectives";
+  add_extension(id, 1, &first);
+  add_extension(id, 2, &second);
+  add_extension(id, 1, &third);
+  EXPECT_EQ(host().extension(id, 1), &first);
+  EXPECT_EQ(host().extension_at(id, 1, 0), &first);
+  EXPECT_EQ(host().extension_at(id, 1, 1), &second);
+  EXPECT_EQ(host().extension_at(id, 1, 2), &third);
+  EXPECT_EQ(host().extension_at(id, 1, 3), nullptr);
+  EXPECT_EQ(host().extension_at(id, 2, 0), &second);
+  EXPECT_EQ(host().extension_at(id, 2, 1), nullptr);
+  EXPECT_EQ(host().extension(id, 3), nullptr);
 }
 
 }  // namespace

@@ -127,6 +127,38 @@ TEST_F(Discovery, KeysBackendsByNameAndDevice) {
   for (const auto& p : catalog.list()) EXPECT_EQ(p->state, PluginState::found) << p->path;
 }
 
+constexpr char option_level[] = R"(
+[[backend.option]]
+name = "level"
+type = "int"
+default = 3
+)";
+
+TEST_F(Discovery, OneNameMeansTheSameOptionsOnEveryDevice) {
+  auto offering = [](std::string plugin, std::string device, std::string options) {
+    return manifest_of(std::move(plugin), "inductor", "0.1.0", std::move(device)) + options;
+  };
+  std::string other = "[[backend.option]]\nname = \"fast\"\ntype = \"bool\"\ndefault = true\n";
+  std::string cpu = put("d", "a.so", offering("p_cpu", "\"cpu\"", option_level));
+  std::string cuda = put("d", "b.so", offering("p_cuda", "\"cuda\"", option_level + other));
+  std::string wrong =
+      std::string(option_level).replace(std::string(option_level).find('3'), 1, "4");
+  std::string tpu = put("d", "c.so", offering("p_tpu", "\"tpu\"", wrong));
+  put("d", "d.so", offering("p_late", "\"cpu\"", wrong));  // shadowed: nobody means its options
+  PluginCatalog catalog({.option_path = {root_ + "/d"}});
+  EXPECT_EQ(winner(catalog, "inductor", "cpu"), cpu);
+  EXPECT_EQ(winner(catalog, "inductor", "cuda"), cuda);
+  EXPECT_EQ(winner(catalog, "inductor", "tpu"), "");
+  auto broken = catalog.find_path(tpu);
+  ASSERT_NE(broken, nullptr);
+  EXPECT_EQ(broken->state, PluginState::broken);
+  EXPECT_EQ(to_text(broken->diagnosis).find("P04"), 0u) << to_text(broken->diagnosis);
+  EXPECT_EQ(broken->diagnosis.reason,
+            "option level of backend inductor: expected type int with default 3, as " + cpu +
+                " declares it for another device, found type int with default 4");
+  EXPECT_EQ(winner(catalog, "p_late/inductor"), root_ + "/d/d.so");
+}
+
 TEST_F(Discovery, ReachesShadowedBackendsByTheirPlugin) {
   put("a", "x.so", manifest_of("first", "b"));
   std::string second = put("b", "x.so", manifest_of("second", "b"));

@@ -4,6 +4,8 @@
 #include "report/log.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
@@ -153,6 +155,34 @@ TEST_F(Report, ATraceIsJsonAtAnyTime) {
   for (std::string line; std::getline(lines, line); ++n)
     EXPECT_TRUE(nlohmann::json::parse(line).contains("event"));
   EXPECT_EQ(n, 3);
+}
+
+// Their place in a file would be common to both, too.
+TEST_F(Report, AForkedChildHasATraceOfItsOwn) {
+  config::set("logging.trace", (folder_ / "trace").string());
+  restart_trace();
+  instant("before", "core");
+  pid_t child = ::fork();
+  if (child == 0) {
+    for (int i = 0; i < 3; ++i) instant("of_child", "core");
+    std::fflush(nullptr);  // as its end does
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  instant("after", "core");
+  auto names = [&](const std::string& file) {
+    std::vector<std::string> out;
+    for (const auto& event : nlohmann::json::parse(text("trace/" + file)))
+      out.push_back(event["name"]);
+    return out;
+  };
+  std::string own = "." + std::to_string(child);
+  EXPECT_EQ(names("trace.json"), (std::vector<std::string>{"before", "after"}));
+  EXPECT_EQ(names("trace" + own + ".json"), std::vector<std::string>(3, "of_child"));
+  EXPECT_EQ(text("trace/events.jsonl").find("of_child"), std::string::npos);
+  EXPECT_NE(text("trace/events" + own + ".jsonl").find("of_child"), std::string::npos);
 }
 
 }  // namespace

@@ -1,0 +1,100 @@
+// The ways of products.
+#include "product_item.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace inductor_cuda {
+
+namespace {
+
+uint32_t alignment_of(const void* address) {
+  auto bits = reinterpret_cast<std::uintptr_t>(address) | best_alignment;
+  return uint32_t{1} << std::countr_zero(bits);
+}
+
+Alignments alignments_of(const Problem& p, std::span<void* const> pointers) {
+  uint32_t result = alignment_of(place_of(p.result, p.result_dtype, pointers));
+  return {.left = alignment_of(place_of(p.left, p.dtype, pointers)),
+          .right = alignment_of(place_of(p.right, p.dtype, pointers)),
+          .added = p.added ? alignment_of(place_of(*p.added, p.result_dtype, pointers)) : result,
+          .result = result};
+}
+
+}  // namespace
+
+ProductItem::ProductItem(tn_ctx* ctx, const loopir::Program& program,
+                         const loopir::Product& product, const Device& device,
+                         const ProductOptions& options, CodeStatistics& statistics)
+    : product_(product), device_(device), options_(options) {
+  library_ = Library::of(device, &why_no_library_);
+  if (library_) return;
+  std::vector<int64_t> hints;
+  for (const loopir::Symbol& s : program.expressions.symbols) hints.push_back(s.hint);
+  own(ctx, problem_of(program, product_, hints), statistics);
+}
+
+std::shared_ptr<const OwnProduct> ProductItem::own(tn_ctx* ctx, const Problem& problem,
+                                                   CodeStatistics& statistics) {
+  std::lock_guard lock(making_);
+  if (!own_)
+    own_ = std::make_shared<const OwnProduct>(
+        ctx, device_, OwnProduct::kernel_of(problem, options_.contracts), statistics);
+  return own_;
+}
+
+std::shared_ptr<const ProductPlan> ProductItem::plan(const loopir::Program& program,
+                                                     std::span<const int64_t> table) {
+  auto out = std::make_shared<ProductPlan>();
+  out->problem = problem_of(program, product_, table);
+  if (out->problem.is_empty()) return out;
+  if (library_) native_stream(device_, nullptr);  // it looks at the thread's device
+  if (library_)
+    out->by_library = LtPlan::find(*library_, out->problem, best_alignments, options_.library,
+                                   most_workspace_bytes, out->why_not);
+  else
+    out->why_not = why_no_library_;
+  if (out->by_library) return out;
+  CodeStatistics not_told;
+  out->by_kernel = own(nullptr, out->problem, not_told);
+  std::lock_guard lock(making_);
+  last_reason_ = out->why_not;
+  return out;
+}
+
+// A view may begin anywhere. What the library then needs has no more memory than was planned.
+std::shared_ptr<const LtPlan> ProductItem::for_alignments(const ProductPlan& plan,
+                                                          const Alignments& found) {
+  if (found == best_alignments) return plan.by_library;
+  std::lock_guard lock(plan.guarding);
+  if (auto known = plan.unaligned.find(found); known != plan.unaligned.end()) return known->second;
+  std::string why_not;
+  auto made = LtPlan::find(*library_, plan.problem, found, options_.library, plan.workspace_bytes(),
+                           why_not);
+  return plan.unaligned[found] = std::move(made);
+}
+
+void ProductItem::run(const ProductPlan& plan, std::span<void* const> pointers, void* workspace,
+                      tn_stream* stream) {
+  const Problem& p = plan.problem;
+  if (p.is_empty()) return;
+  if (!plan.by_library) return plan.by_kernel->run(p, pointers, stream);
+  // The library works on the thread's device.
+  lt::Stream native = native_stream(device_, stream);
+  if (auto by_library = for_alignments(plan, alignments_of(p, pointers)))
+    return by_library->run(p, pointers, workspace, native, product_.name);
+  CodeStatistics not_told;
+  own(nullptr, p, not_told)->run(p, pointers, stream);
+}
+
+std::string ProductItem::why_own_kernel() const {
+  std::lock_guard lock(making_);
+  return library_ ? last_reason_ : why_no_library_;
+}
+
+std::string ProductItem::ptx() const {
+  std::lock_guard lock(making_);
+  return own_ ? own_->ptx() : "";
+}
+
+}  // namespace inductor_cuda

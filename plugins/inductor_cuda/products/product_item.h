@@ -1,0 +1,63 @@
+// A product of the schedule: which way it goes at which sizes, and its calls.
+//
+// Rules: cuBLASLt where it is there and has an algorithm, else the kernel of our own, whose code is
+// made with the artifact where the library is missing, else when it is first needed.
+#pragma once
+
+#include "lt_plan.h"
+#include "own_kernel.h"
+
+#include <map>
+
+namespace inductor_cuda {
+
+struct ProductOptions {
+  LtOptions library;
+  bool contracts = true;
+};
+
+/// How it is done at some sizes. Threads: any.
+struct ProductPlan {
+  Problem problem;
+  std::shared_ptr<const LtPlan> by_library;     // for addresses that are multiples of 16
+  std::shared_ptr<const OwnProduct> by_kernel;  // else; null where there is nothing to do
+  std::string why_not;                          // the library does it
+
+  int64_t workspace_bytes() const { return by_library ? by_library->workspace_bytes() : 0; }
+  mutable std::mutex guarding;                                            // guards the one below
+  mutable std::map<Alignments, std::shared_ptr<const LtPlan>> unaligned;  // null: it has none
+};
+
+/// Threads: any.
+class ProductItem {
+ public:
+  ProductItem(tn_ctx* ctx, const loopir::Program& program, const loopir::Product& product,
+              const Device& device, const ProductOptions& options, CodeStatistics& statistics);
+
+  std::shared_ptr<const ProductPlan> plan(const loopir::Program& program,
+                                          std::span<const int64_t> table);
+  /// Enqueues. `pointers` are by buffer; the workspace has the plan's bytes.
+  void run(const ProductPlan& plan, std::span<void* const> pointers, void* workspace,
+           tn_stream* stream);
+  const loopir::Product& product() const { return product_; }
+  /// Why the kernel of our own does it, at some sizes at least; empty: the library does it.
+  std::string why_own_kernel() const;
+  /// Of the kernel of our own, where there is one.
+  std::string ptx() const;
+
+ private:
+  std::shared_ptr<const OwnProduct> own(tn_ctx* ctx, const Problem& problem,
+                                        CodeStatistics& statistics);
+  std::shared_ptr<const LtPlan> for_alignments(const ProductPlan& plan, const Alignments& found);
+
+  loopir::Product product_;
+  Device device_;
+  ProductOptions options_;
+  const Library* library_ = nullptr;
+  std::string why_no_library_;
+  mutable std::mutex making_;  // guards the two below
+  std::shared_ptr<const OwnProduct> own_;
+  std::string last_reason_;
+};
+
+}  // namespace inductor_cuda

@@ -1,0 +1,2 @@
+// A library without functions.
+static int nothing [[maybe_unused]] = 0;

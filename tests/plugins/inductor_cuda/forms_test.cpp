@@ -1,0 +1,110 @@
+// Which kernels a graph becomes: what results do not show.
+#include "plugins/inductor/graphs.h"
+
+namespace tenon {
+namespace {
+
+class SimtForms : public testing::Test {
+ protected:
+  void SetUp() override { set_plugin_search({}, {TENON_TEST_PLUGIN_DIR, TENON_PLUGIN_DIR}); }
+};
+
+/// The largest difference from the interpreter's results.
+double off(const std::shared_ptr<Graph>& graph, Artifact& artifact, std::vector<Tensor> inputs,
+           const std::vector<int64_t>& syms = {}) {
+  std::vector<Tensor> expected = run(*compiled("eager", graph), *graph, inputs, syms);
+  std::vector<detail::TensorHead*> heads;
+  for (const Tensor& t : inputs) heads.push_back(const_cast<detail::TensorHead*>(t.head()));
+  std::vector<Tensor> found(graph->outputs().size());
+  artifact.call(heads, syms, found);
+  double most = 0;
+  for (size_t i = 0; i < found.size(); ++i) most = std::max(most, distance(found[i], expected[i]));
+  return most;
+}
+
+nlohmann::json kernels_of(const Artifact& artifact) { return stats_of(artifact)["items"]; }
+
+TEST_F(SimtForms, ASumOfAnUnknownSizeIsCutIntoParts) {
+  auto graph = graph_of(R"(
+  symbol s in [2, inf] hint 100000 from size(%x, 0)
+  symbol t in [2, inf] hint 8 from size(%x, 1)
+  input %x: f32[s, t]
+  %y: f32[] = aten.sum.default(%x)
+  output %y
+)");
+  auto artifact = compiled("simt", graph);
+  nlohmann::json kernels = kernels_of(*artifact);
+  ASSERT_EQ(kernels.size(), 2);
+  EXPECT_EQ(kernels[0]["versions"][0]["form"], "rows");
+  EXPECT_EQ(kernels[0]["versions"][0]["vector"], 4);
+  for (auto [s, t] : {std::pair<int64_t, int64_t>{3000, 12}, {3001, 7}, {2, 2}, {70000, 2}})
+    EXPECT_LE(off(graph, *artifact, {randn({s, t}) * 0.01}, {s, t}), 1e-4) << s << " " << t;
+}
+
+TEST_F(SimtForms, AShortSumIsOneKernel) {
+  auto graph = graph_of(R"(
+  symbol s in [2, inf] hint 1000 from size(%x, 0)
+  input %x: f32[s]
+  %y: f32[] = aten.sum.default(%x)
+  output %y
+)");
+  EXPECT_EQ(kernels_of(*compiled("simt", graph)).size(), 1);
+}
+
+TEST_F(SimtForms, ALongScanOfFewRowsIsCutIntoParts) {
+  auto graph = graph_of(R"(
+  symbol s in [2, inf] hint 5000 from size(%x, 1)
+  input %x: f32[3, s]
+  %y: f32[3, s] = aten.cumsum.default(%x, 1)
+  output %y
+)");
+  auto artifact = compiled("simt", graph);
+  EXPECT_GE(kernels_of(*artifact).size(), 3);
+  for (int64_t s : {5000, 64, 65, 63, 2, 8193})
+    EXPECT_LE(off(graph, *artifact, {randn({3, s}) * 0.1}, {s}), 1e-3) << s;
+}
+
+TEST_F(SimtForms, PointsThatMeetAreAddedAtomically) {
+  auto graph = graph_of(R"(
+  input %x: f32[10, 16]
+  input %i: i64[500]
+  input %v: f32[500, 16]
+  %y: f32[10, 16] = aten.index_put.default(%x, [%i], %v, true)
+  output %y
+)");
+  std::vector<Tensor> inputs{randn({10, 16}), randint(0, 10, {500}), randn({500, 16})};
+  for (bool is_fixed : {false, true}) {
+    auto artifact = compiled("simt", graph, is_fixed ? "deterministic = true" : "");
+    bool is_atomic = false;
+    for (const auto& kernel : kernels_of(*artifact))
+      for (const auto& version : kernel["versions"]) is_atomic |= version["atomic"].get<bool>();
+    EXPECT_EQ(is_atomic, !is_fixed);
+    EXPECT_LE(off(graph, *artifact, inputs), 1e-4);
+  }
+}
+
+TEST_F(SimtForms, DropoutIsOneKernelWithItsMask) {
+  auto graph = graph_of(R"(
+  input %x: f32[40, 30]
+  %d: f32[40, 30], %m: bool[40, 30] = aten.native_dropout.default(%x, 0.3, true)
+  %y: f32[40, 30] = aten.relu.default(%d)
+  output %y, %m
+)");
+  auto artifact = compiled("simt", graph);
+  EXPECT_EQ(kernels_of(*artifact).size(), 1);
+  EXPECT_EQ(stats_of(*artifact)["extern_calls"], 0);
+}
+
+// What the host draws it draws when it is reached: then it draws all.
+TEST_F(SimtForms, AGraphDrawsInOnePlace) {
+  auto graph = graph_of(R"(
+  input %x: f32[40, 3]
+  %a: f32[40, 3] = aten.rand_like.default(%x)
+  %p: i64[40] = aten.randperm.default(40)
+  output %a, %p
+)");
+  EXPECT_EQ(stats_of(*compiled("simt", graph))["extern_calls"], 2);
+}
+
+}  // namespace
+}  // namespace tenon
