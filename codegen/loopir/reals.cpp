@@ -31,7 +31,7 @@ double combined(Real::Op op, double a, double b) {
 /// The blocks that the draws of one call take.
 class Drawing {
  public:
-  Drawing(const Program& program, std::span<const int64_t> symbols) {
+  Drawing(const Program& program, std::span<const int64_t> symbols, const TakeBlocks& take) {
     uint64_t blocks = 0;
     for (const Real& r : program.reals)
       if (r.op == Real::Op::seed) {
@@ -39,6 +39,7 @@ class Drawing {
         blocks += static_cast<uint64_t>(program.expressions.evaluate(r.index, symbols));
       }
     if (taken_.empty()) return;
+    if (take) return take(blocks, &seed_, &first_);
     const tn_svc_api& host = *tenon::plugin::host->svc;
     tenon::plugin::check(host.rng_reserve(TN_DEV_CPU, -1, blocks, &seed_, &first_));
   }
@@ -55,10 +56,10 @@ class Drawing {
 }  // namespace
 
 std::span<const int64_t> table_of(const Program& program, std::span<const int64_t> symbols,
-                                  std::vector<int64_t>& memory) {
+                                  std::vector<int64_t>& memory, const TakeBlocks& take) {
   if (program.reals.empty()) return symbols;
   memory.assign(symbols.begin(), symbols.end());
-  Drawing drawing(program, symbols);
+  Drawing drawing(program, symbols, take);
   for (const Real& r : program.reals) {
     if (r.op == Real::Op::seed || r.op == Real::Op::first_block) {
       memory.push_back(r.op == Real::Op::seed ? drawing.seed() : drawing.next_first_block());
