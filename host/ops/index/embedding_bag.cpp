@@ -296,7 +296,7 @@ TensorMeta bag_scales_meta(const Tensor& grad, const Tensor& weight, const Tenso
           "expected, found shapes {}, {} and {}",
           grad.sizes(), weight.sizes(), indices.sizes());
   require_index_dtype("embedding_bag backward", indices);
-  return contiguous_meta(indices.sizes(), grad.dtype());
+  return contiguous_meta(indices.sizes(), grad.dtype(), grad.device());
 }
 
 // The derivative by the scale of each index.

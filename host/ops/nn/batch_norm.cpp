@@ -249,8 +249,8 @@ std::array<TensorMeta, 5> functional_meta(const Tensor& input, const Tensor& wei
                                           double) {
   std::array<TensorMeta, 3> m =
       three_metas(input, {weight, bias, running_mean, running_var}, training);
-  return {m[0], m[1], m[2], contiguous_meta(running_mean.sizes(), running_mean.dtype()),
-          contiguous_meta(running_var.sizes(), running_var.dtype())};
+  auto copy_of = [](const Tensor& t) { return contiguous_meta(t.sizes(), t.dtype(), t.device()); };
+  return {m[0], m[1], m[2], copy_of(running_mean), copy_of(running_var)};
 }
 
 // ---- decomposition of the native forms

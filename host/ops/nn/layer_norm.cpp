@@ -360,7 +360,7 @@ static constexpr OpDef rows[] = {
            TensorMeta out = rms_norm_meta(input, shape, weight, eps);
            Dims sizes = statistics_sizes(input, n_outer_dims("rms_norm", input, shape));
            return std::array<TensorMeta, 2>{
-               out, contiguous_meta(list_of(sizes), compute_dtype(input.dtype()))};
+               out, contiguous_meta(list_of(sizes), compute_dtype(input.dtype()), input.device())};
          },
      .eager =
          [](Tensor& out, Tensor& rstd, const Tensor& input, IntList shape, const Tensor& weight,

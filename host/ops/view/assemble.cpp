@@ -84,7 +84,7 @@ int64_t number_of_combinations(int64_t n, int64_t r, bool repeats) {
 TensorMeta combinations_meta(const Tensor& self, int64_t r, bool repeats) {
   require(self.dim() == 1, "combinations: a vector is expected, found shape {}", self.sizes());
   require(r >= 0, "combinations: r must not be negative, found {}", r);
-  if (r == 0) return contiguous_meta({SymInt(0)}, self.dtype());
+  if (r == 0) return contiguous_meta({SymInt(0)}, self.dtype(), self.device());
   return contiguous_meta(
       {SymInt(number_of_combinations(self.size(0).guard_int(), r, repeats)), SymInt(r)},
       self.dtype(), self.device());
