@@ -1,6 +1,7 @@
 // The table of a call's numbers.
 #include "reals.h"
 
+#include "call_numbers.h"
 #include "program.h"
 
 #include <bit>
@@ -39,9 +40,7 @@ class Drawing {
         blocks += static_cast<uint64_t>(program.expressions.evaluate(r.index, symbols));
       }
     if (taken_.empty()) return;
-    if (take) return take(blocks, &seed_, &first_);
-    const tn_svc_api& host = *tenon::plugin::host->svc;
-    tenon::plugin::check(host.rng_reserve(TN_DEV_CPU, -1, blocks, &seed_, &first_));
+    take(blocks, &seed_, &first_);
   }
   int64_t seed() const { return static_cast<int64_t>(seed_); }
   /// Of the draws in order.
@@ -54,6 +53,14 @@ class Drawing {
 };
 
 }  // namespace
+
+std::span<const int64_t> table_of(const Program& program, std::span<const int64_t> symbols,
+                                  std::vector<int64_t>& memory) {
+  return table_of(program, symbols, memory, [](uint64_t blocks, uint64_t* seed, uint64_t* first) {
+    const tn_svc_api& host = *tenon::plugin::host->svc;
+    tenon::plugin::check(host.rng_reserve(TN_DEV_CPU, -1, blocks, seed, first));
+  });
+}
 
 std::span<const int64_t> table_of(const Program& program, std::span<const int64_t> symbols,
                                   std::vector<int64_t>& memory, const TakeBlocks& take) {

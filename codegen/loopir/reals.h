@@ -9,8 +9,6 @@
 
 #include "indices.h"
 
-#include <functional>
-
 namespace loopir {
 
 struct Program;
@@ -35,12 +33,9 @@ struct Real {
   uint32_t a = 0, b = 0;  // else: places in the table
 };
 
-/// Takes that many blocks from a generator: its seed, and the first of them.
-using TakeBlocks = std::function<void(uint64_t blocks, uint64_t* seed, uint64_t* first)>;
-
-/// The table for these symbols; in `memory` where there are more numbers than those. The blocks of
-/// draws are taken by `take`, or from the host's generator.
+/// The table for these symbols; in `memory` where there are more numbers than those. Takes the
+/// blocks of draws from the host's generator.
 std::span<const int64_t> table_of(const Program& program, std::span<const int64_t> symbols,
-                                  std::vector<int64_t>& memory, const TakeBlocks& take = {});
+                                  std::vector<int64_t>& memory);
 
 }  // namespace loopir

@@ -3,6 +3,8 @@
 
 #include "executable_call.h"
 
+#include <loopir/call_numbers.h>
+
 #include <algorithm>
 #include <cstring>
 
