@@ -34,6 +34,25 @@ void measure_points(Dtype dtype, const char* name, double item) {
           [](const Inputs& in) { return (in[0] * in[1] + 0.5).tanh() * in[0].sigmoid(); }, {x, y});
 }
 
+// What is cut into parts, drawn, added at one place, or read across.
+void measure_parts() {
+  constexpr int64_t n = 64 << 20, rows = 8192, hits = 1 << 20, columns = 64;
+  Tensor x = tenon::randn({n}).to(gpu, Dtype::f32), square = x.reshape({rows, rows});
+  Tensor at = tenon::randint(0, rows, {hits}).to(gpu, Dtype::i64);
+  Tensor source = tenon::randn({hits, columns}).to(gpu, Dtype::f32);
+  measure("sum of all 64M f32", 4.0 * n, [](const Inputs& in) { return in[0].sum(); }, {x});
+  measure("running sum 64M f32", 8.0 * n, [](const Inputs& in) { return in[0].cumsum(0); }, {x});
+  measure("rand_like 64M f32", 4.0 * n, [](const Inputs& in) { return rand_like(in[0]); }, {x});
+  measure("randn_like 64M f32", 4.0 * n, [](const Inputs& in) { return randn_like(in[0]); }, {x});
+  measure("dropout 64M f32", 9.0 * n, [](const Inputs& in) { return dropout(in[0], 0.3, true); },
+          {x});
+  measure("transposed copy 8192x8192 f32", 8.0 * n,
+          [](const Inputs& in) { return in[0].t().contiguous(); }, {square});
+  measure("gradient of an embedding, 1M hits", 4.0 * hits * columns,
+          [](const Inputs& in) { return embedding_dense_backward(in[1], in[0], rows, -1, false); },
+          {at, source});
+}
+
 void measure_kernels() {
   Tensor small = tenon::randn({1024}).to(gpu, Dtype::f32);
   report("x + 1, 1024 elements, eager loop", loop_time([&] { small + 1; }), 0);
@@ -43,6 +62,7 @@ void measure_kernels() {
   measure_points(Dtype::bf16, "bf16", 2);
   measure_rows(Dtype::f32, "f32", 4);
   measure_rows(Dtype::bf16, "bf16", 2);
+  measure_parts();
 }
 
 }  // namespace

@@ -127,14 +127,20 @@ Tensor Lowering::stored(const Tensor& t, Id buffer, const char* name) {
   const Buffer b = program.buffers[buffer];
   Loop loop;
   loop.name = name;
-  loop.value = t.value;
   loop.buffer = buffer;
   loop.index = x.constant(0);
+  Substitution first;  // of dimensions whose elements are one in memory
   for (size_t d = 0; d < t.ndim(); ++d) {
-    if (x.index_at(t.variables[d]).kind == IndexKind::variable)
-      loop.outer.push_back(t.variables[d]);
+    bool is_one = x.is(b.strides[d], 0) && x.range(t.sizes[d]).lower > 0;
+    if (x.index_at(t.variables[d]).kind == IndexKind::variable) {
+      if (is_one)
+        first.emplace_back(t.variables[d], x.constant(0));
+      else
+        loop.outer.push_back(t.variables[d]);
+    }
     loop.index = x.add(loop.index, x.multiply(t.variables[d], b.strides[d]));
   }
+  loop.value = x.substitute(t.value, first);
   program.steps.push_back(std::move(loop));
   return over(buffer);
 }

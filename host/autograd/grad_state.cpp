@@ -7,20 +7,31 @@
 #include "autograd/view.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/tensor/stand_in.h"
 
 namespace tenon {
 
+static void mark_with_object(const Tensor& t, bool value) {
+  mark_requires_grad(t, value);
+  if (const Tensor* object = stands_for(t)) mark_with_object(*object, value);
+}
+
 namespace autograd {
 
-GradState* state_of(const Tensor& t) { return static_cast<GradState*>(impl_of(t)->grad.get()); }
+GradState* state_of(const Tensor& t) {
+  if (const Tensor* object = stands_for(t)) return state_of(*object);
+  return static_cast<GradState*>(impl_of(t)->grad.get());
+}
 
 GradState& ensure_state(const Tensor& t) {
+  if (const Tensor* object = stands_for(t)) return ensure_state(*object);
   TensorImpl* impl = impl_of(t);
   if (!impl->grad) impl->grad = std::make_unique<GradState>();
   return static_cast<GradState&>(*impl->grad);
 }
 
 std::shared_ptr<Node> node_of(const Tensor& t) {
+  if (const Tensor* object = stands_for(t)) return node_of(*object);
   refresh_view(t);
   GradState* state = state_of(t);
   return state ? state->node : nullptr;
@@ -28,6 +39,7 @@ std::shared_ptr<Node> node_of(const Tensor& t) {
 
 Edge edge_of(const Tensor& t) {
   if (!t.defined() || !t.requires_grad()) return {};
+  if (const Tensor* object = stands_for(t)) return edge_of(*object);
   refresh_view(t);
   GradState& state = ensure_state(t);
   if (state.node) return {state.node, state.node_input};
@@ -41,7 +53,7 @@ void set_history(const Tensor& t, std::shared_ptr<Node> node, uint32_t input) {
   GradState& state = ensure_state(t);
   state.node = std::move(node);
   state.node_input = input;
-  mark_requires_grad(t, true);
+  mark_with_object(t, true);
 }
 
 }  // namespace autograd
@@ -58,7 +70,7 @@ const Tensor& Tensor::requires_grad_(bool value) const {
     autograd::requires_grad_slot(*this, value);
   // Made here, so that threads that record with a common leaf find it.
   if (value) autograd::ensure_state(*this);
-  mark_requires_grad(*this, value);
+  mark_with_object(*this, value);
   return *this;
 }
 

@@ -12,6 +12,7 @@
 #include "capture/trace.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/tensor/stand_in.h"
 #include "graph/body.h"
 #include "graph/control_flow.h"
 
@@ -118,7 +119,8 @@ class BodyRecorder {
   // time.
   Tensor stand_in(GraphRecorder& recorder, const Tensor& t, Tensors& stand_ins) {
     Tensor outer = outer_.as_fake(t);
-    auto known = std::ranges::find_if(captured_, [&](const Tensor& c) { return c.is_same(outer); });
+    auto known =
+        std::ranges::find_if(captured_, [&](const Tensor& c) { return same_head(c, outer); });
     auto at = static_cast<size_t>(known - captured_.begin());
     if (known == captured_.end()) captured_.push_back(outer);
     if (at == stand_ins.size()) stand_ins.push_back(add_captured(recorder, outer));

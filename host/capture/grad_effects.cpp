@@ -6,6 +6,7 @@
 #include "capture/follow/follow.h"
 #include "capture/trace.h"
 #include "core/error.h"
+#include "core/tensor/stand_in.h"
 #include "graph/record.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace tenon {
 using autograd::GradState;
 
 bool TouchedGradients::has_touched(const Tensor& leaf) const {
-  return std::ranges::any_of(touched_, [&](const Touched& t) { return t.leaf.is_same(leaf); });
+  return std::ranges::any_of(touched_, [&](const Touched& t) { return same_head(t.leaf, leaf); });
 }
 
 namespace {
@@ -63,7 +64,7 @@ void TouchedGradients::finish(GradEffects& effects,
   for (const Touched& t : touched_) {
     ValueOrigin leaf = leaf_origin(t.leaf);
     if (t.found_without) effects.without_grad.push_back(leaf);
-    bool same = t.after.defined() ? t.before.defined() && t.after.is_same(t.before)
+    bool same = t.after.defined() ? t.before.defined() && same_head(t.after, t.before)
                                   : !t.before.defined() && t.found_without;
     if (!same) effects.left.push_back({leaf, gradient_origin(t.after)});
   }
@@ -71,7 +72,7 @@ void TouchedGradients::finish(GradEffects& effects,
 
 int32_t TouchedGradients::references(const Tensor& fake) const {
   int32_t n = 0;
-  for (const Touched& t : touched_) n += t.after.is_same(fake) + t.leaf.is_same(fake);
+  for (const Touched& t : touched_) n += same_head(t.after, fake) + same_head(t.leaf, fake);
   return n;
 }
 
@@ -113,10 +114,20 @@ const bool installed = [] {
     return detail::enter_disabled(tensors, what);
   };
   autograd::resume_recording_slot = detail::leave_disabled;
-  autograd::behind_fake_slot = [](const Tensor& fake) -> Tensor {
+  object_behind_slot = [](const Tensor& fake) -> Tensor {
+    if (!impl_of(fake)->extra) return Tensor();  // of no recording
     if (const Follower* follower = Follower::current()) return follower->walk().real_of(fake);
-    const Trace* trace = Trace::current();
-    return trace && !trace->is_on_tape() ? concrete_of(fake) : Tensor();
+    return Trace::current() ? concrete_of(fake) : Tensor();
+  };
+  object_asked_slot = [] {
+    Trace* trace = Follower::current() ? nullptr : Trace::current();
+    if (trace && trace->leaves_body_out && !trace->is_on_tape())
+      trace->graph_break("is_same() of an argument and another tensor",
+                         std::source_location::current());
+  };
+  autograd::behind_fake_slot = [](const Tensor& fake) -> Tensor {
+    const Trace* trace = Follower::current() ? nullptr : Trace::current();
+    return trace && trace->is_on_tape() ? Tensor() : object_behind_slot(fake);
   };
   return true;
 }();

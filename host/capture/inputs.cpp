@@ -34,11 +34,9 @@ void escape(const Tensor& fake, const Tensor& real, bool made_here) {
     return mark_requires_grad(fake, true);
   }
   become(fake, real);
-  mark_requires_grad(fake, false);
-  if (autograd::Edge edge = autograd::edge_of(real))
-    autograd::set_history(fake, edge.node, edge.input);
-  if (autograd::GradState* state = autograd::state_of(real); state && state->retained)
-    autograd::ensure_state(fake).retained = state->retained;
+  impl_of(fake)->grad.reset();
+  mark_requires_grad(fake, real.requires_grad());
+  stand_for(fake, real);
 }
 
 Tensor real_of(const Tensor& t) { return t.defined() && t.is_fake() ? concrete_of(t) : t; }
@@ -138,7 +136,7 @@ Tensor TraceInputs::add_argument(size_t index, const TracePolicy& policy) {
   TensorMeta& meta = argument_metas_.emplace_back();
   if (!real.defined()) return Tensor();
   for (size_t j = 0; j < index; ++j) {
-    if (!leaves_.tensors[j]->is_same(real)) continue;
+    if (!same_head(*leaves_.tensors[j], real)) continue;
     meta = argument_metas_[j];
     return argument_fakes_[j];
   }
@@ -168,7 +166,7 @@ Dims symbolic_strides(const Tensor& real, const Dims& sizes, ImplicitInput& met)
 
 Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body, SizesOf sizes) {
   for (auto& [known, fake] : stand_ins_) {
-    if (!known.is_same(real)) continue;
+    if (!same_head(known, real)) continue;
     note_same(real, fake, body);
     recorder_.as_fake(fake);  // adopts it where a new segment has begun
     return fake;
@@ -207,7 +205,7 @@ void TraceInputs::note_same(const Tensor& real, const Tensor& fake, const detail
 }
 
 void TraceInputs::lift_gradient(const Tensor& leaf, const Tensor& gradient) {
-  auto is_it = [&](const auto& known) { return known.first.is_same(gradient); };
+  auto is_it = [&](const auto& known) { return same_head(known.first, gradient); };
   if (std::ranges::any_of(stand_ins_, is_it)) return;
   ValueOrigin origin = origin_of(recorder_.as_fake(leaf));  // may lift the leaf
   auto place = static_cast<uint32_t>(implicit.size());
@@ -310,7 +308,7 @@ std::vector<Overlap> TraceInputs::segment_overlaps() const {
 
 void TraceInputs::take_place(const Tensor& own, const Tensor& held) {
   auto replace = [&](Tensor& t) {
-    if (t.defined() && t.is_same(own)) t = held;
+    if (t.defined() && same_head(t, own)) t = held;
   };
   if (auto known = origins_.find(impl_of(own)); known != origins_.end())
     set_origin(held, known->second);
@@ -327,7 +325,7 @@ void TraceInputs::check_write(const Tensor& written) const {
   };
   for (const auto& [real, fake] : stand_ins_) {
     bool is_argument =
-        std::ranges::any_of(argument_fakes_, [&](const Tensor& t) { return t.is_same(fake); });
+        std::ranges::any_of(argument_fakes_, [&](const Tensor& t) { return same_head(t, fake); });
     if (is_argument || !shares_storage(fake, written)) continue;
     require(is_named(real), ErrorCode::invalid_argument,
             "the body writes a captured tensor of shape {} that state() does not name; add its "
@@ -357,7 +355,7 @@ bool TraceInputs::changes_captured(const CallArgs& call) const {
   each_written(call, [&](const Tensor& written) {
     if (written.is_fake()) return;
     for (const auto& [real, fake] : stand_ins_)
-      if (real.is_same(written))
+      if (same_head(real, written))
         any = any || fake.dim() != real.dim() ||
               !std::ranges::equal(fake.sizes(), real.sizes(), {}, &SymInt::word, &SymInt::word) ||
               !std::ranges::equal(fake.strides(), real.strides(), {}, &SymInt::word, &SymInt::word);
@@ -389,7 +387,7 @@ bool keeps_integers(Dtype from, Dtype to) {
 
 std::optional<SymInt> TraceInputs::item_of_argument(const Tensor& fake, Dtype wanted) {
   auto found =
-      std::ranges::find_if(argument_fakes_, [&](const Tensor& t) { return t.is_same(fake); });
+      std::ranges::find_if(argument_fakes_, [&](const Tensor& t) { return same_head(t, fake); });
   if (found == argument_fakes_.end()) return std::nullopt;
   auto index = static_cast<size_t>(found - argument_fakes_.begin());
   const Tensor& real = *leaves_.tensors[index];
@@ -428,7 +426,7 @@ ValueOrigin TraceInputs::origin_of(const Tensor& fake) const {
 }
 
 int32_t TraceInputs::references(const Tensor& fake) const {
-  auto is_it = [&](const Tensor& t) { return t.is_same(fake); };
+  auto is_it = [&](const Tensor& t) { return same_head(t, fake); };
   return static_cast<int32_t>(
       std::ranges::count_if(argument_fakes_, is_it) +
       std::ranges::count_if(stand_ins_, is_it, &std::pair<Tensor, Tensor>::second));

@@ -9,6 +9,7 @@
 #include "capture/recording.h"
 #include "capture/trace_policy.h"
 #include "core/function_ref.h"
+#include "core/tensor/stand_in.h"
 #include "graph/record.h"
 
 #include <tenon/detail/compiled.h>
@@ -80,7 +81,7 @@ class TraceInputs {
   /// The fake for a captured tensor that the body has named, or undefined.
   Tensor stand_in_of(const Tensor& real) const {
     for (const auto& [known, fake] : stand_ins_)
-      if (known.is_same(real)) return fake;
+      if (same_head(known, real)) return fake;
     return Tensor();
   }
   /// Of a fake that outlives its segment; null where that is not known.

@@ -7,6 +7,7 @@
 #include "core/arguments.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/tensor/stand_in.h"
 
 #include <tenon/compile.h>
 
@@ -54,7 +55,7 @@ std::vector<Tensor> Trace::escaped_of(std::vector<Tensor> fakes,
   std::erase_if(fakes, [&](const Tensor& fake) {
     int32_t ours = 1 + recorder_.own_references(fake) + inputs_.references(fake) +
                    gradients_.references(fake) + log_calls_.references(fake);  // 1: in `fakes`
-    for (const Tensor& t : body_outputs) ours += t.is_same(fake);
+    for (const Tensor& t : body_outputs) ours += same_head(t, fake);
     return fake.head()->references.load() <= ours;
   });
   return fakes;

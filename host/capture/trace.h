@@ -100,8 +100,9 @@ class Trace {
   /// About values of the graph that is being recorded.
   autograd::TapeRequests& requests() { return requests_; }
 
-  const bool fullgraph;        ///< the body must be one graph
-  const std::string callable;  ///< its name, for reports
+  const bool fullgraph;          ///< the body must be one graph
+  bool leaves_body_out = false;  ///< later calls do without the body where they can
+  const std::string callable;    ///< its name, for reports
 
  private:
   friend class TraceScope;

@@ -6,6 +6,7 @@
 #include "cli/output.h"
 #include "cli/parser.h"
 #include "cli/repro.h"
+#include "cli/terminal/progress.h"
 #include "config/config.h"
 #include "core/error.h"
 #include "core/threads/thread_pool.h"
@@ -118,6 +119,9 @@ int run_verb(const Verb& verb, Arguments arguments) {
     return fail_usage(usage_message(verb, *app, error));
   }
   apply(globals);
+  // The terminal of a program that is traced is its own.
+  bool has_terminal = verb.name != "trace";
+  ProgressLine progress(message("tenon {}", verb.name), has_terminal && !globals.quiet);
   return action(globals);
 }
 

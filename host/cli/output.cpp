@@ -1,6 +1,7 @@
 // Text, tables and JSON to stdout, messages to stderr.
 #include "cli/output.h"
 
+#include "cli/terminal/progress.h"
 #include "core/utf8.h"
 #include "formats/byte_reader.h"
 
@@ -29,7 +30,10 @@ namespace {
 
 constexpr std::string_view bold_on = "\x1b[1m", bold_off = "\x1b[0m";
 
-void write_raw(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void write_raw(std::string_view text) {
+  clear_progress();
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
 
 // Only bold() steers the terminal; what else does came out of a file.
 std::string without_steering(std::string_view text) {
@@ -71,6 +75,7 @@ void print_json(const Json& document) {
 
 // Allocates nothing: the message may be that there is no memory.
 void print_message(std::string_view text) {
+  clear_progress();
   std::fflush(stdout);
   std::fputs("tenon: ", stderr);
   while (!text.empty()) {

@@ -46,7 +46,9 @@ std::unique_ptr<Trace> trace_like(Site& site, const Leaves& leaves, const Path* 
     policy = policy_of(site, leaves, left);
   }
   if (like) take_symbols_of(like->recorded.guards, policy);
-  return std::make_unique<Trace>(leaves, policy, segment_runner(site));
+  auto trace = std::make_unique<Trace>(leaves, policy, segment_runner(site));
+  trace->leaves_body_out = site.skips_bodies();
+  return trace;
 }
 
 }  // namespace

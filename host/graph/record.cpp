@@ -4,6 +4,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/tensor/each_tensor.h"
+#include "core/tensor/stand_in.h"
 #include "graph/body.h"
 #include "graph/memory_budget.h"
 #include "graph/meta_cache.h"
@@ -118,7 +119,7 @@ void GraphRecorder::take_place(const Tensor& fake, const Tensor& held) {
   become_fake(held, fake);
   track(held, id);
   for (Tensor& t : input_fakes_)
-    if (t.defined() && t.is_same(fake)) t = held;
+    if (t.defined() && same_head(t, fake)) t = held;
 }
 
 Tensor GraphRecorder::add_input(const TensorMeta& meta, SymInt offset, GraphValue value,
@@ -341,7 +342,7 @@ void GraphRecorder::bind_unbacked(const GraphValue& value, ValueId id) {
 
 int32_t GraphRecorder::own_references(const Tensor& fake) const {
   int32_t n = 0;
-  for (const Tensor& t : input_fakes_) n += t.defined() && t.is_same(fake);
+  for (const Tensor& t : input_fakes_) n += t.defined() && same_head(t, fake);
   return n;
 }
 

@@ -7,6 +7,8 @@
 
 #include <unistd.h>
 
+#include <atomic>
+
 #include <chrono>
 #include <deque>
 #include <filesystem>
@@ -126,19 +128,35 @@ void CompileWatch::write_profile() const {
     std::ofstream(prefix + id + ".json", std::ios::binary) << text;
 }
 
+// By number of its work, which is one word.
+static constinit std::atomic<int> newest_work{-1};
+
+std::string_view newest_phase() {
+  int work = newest_work.load(std::memory_order_relaxed);
+  return work < 0 ? std::string_view() : name_of(static_cast<Work>(work));
+}
+
 PhaseScope::PhaseScope(std::string_view name)
     : time_(work_of(name)),
       watch_(CompileWatch::current()),
       span_(name, "compile", watch_ ? std::string_view(watch_->record_.id) : "") {
+  newest_work.store(static_cast<int>(work_of(name)), std::memory_order_relaxed);
   if (!watch_) return;
   index_ = watch_->record_.phases.size();
   watch_->record_.phases.push_back({name, now_us() - watch_->begun_us_, 0, watch_->depth_++});
 }
 
 PhaseScope::~PhaseScope() {
+  newest_work.store(-1, std::memory_order_relaxed);
   if (!watch_) return;
-  watch_->record_.phases[index_].end_us = now_us() - watch_->begun_us_;
+  std::vector<CompilePhase>& phases = watch_->record_.phases;
+  phases[index_].end_us = now_us() - watch_->begun_us_;
   --watch_->depth_;
+  // The phase around it goes on.
+  size_t i = index_;
+  while (i > 0 && phases[i - 1].end_us != 0) --i;
+  if (i > 0)
+    newest_work.store(static_cast<int>(work_of(phases[i - 1].name)), std::memory_order_relaxed);
 }
 
 }  // namespace tenon::report

@@ -85,4 +85,8 @@ class [[nodiscard]] PhaseScope {
   Span span_;
 };
 
+/// The phase that began last and goes on, on any thread; empty: none. For a line that tells what
+/// takes so long.
+std::string_view newest_phase();
+
 }  // namespace tenon::report

@@ -205,21 +205,22 @@ class HeldArguments {
  public:
   explicit HeldArguments(const Leaves& leaves) : leaves_(leaves.tensors) {
     size_t n = leaves_.size();
-    if (n > few) many_.resize(n);
-    held_ = n > few ? many_.data() : inline_;
+    if (n > few) many_ = std::make_unique<Held[]>(n);
+    held_ = many_ ? many_.get() : reinterpret_cast<Held*>(inline_);
     for (size_t i = 0; i < n; ++i) {
-      held_[i].given = leaves_[i];
-      held_[i].tensor = *leaves_[i];
-      place(i) = &held_[i].tensor;
+      Held* held = many_ ? held_ + i : std::construct_at(held_ + i);
+      held->given = std::exchange(place(i), &held->tensor);
+      held->tensor = *held->given;
     }
   }
   ~HeldArguments() {
     for (size_t i = 0; i < leaves_.size(); ++i) place(i) = held_[i].given;
+    if (!many_) std::destroy_n(held_, leaves_.size());
   }
   HeldArguments(const HeldArguments&) = delete;
 
  private:
-  static constexpr size_t few = 8;
+  static constexpr size_t few = 24;  // calls that are quick need no heap
   struct Held {
     const Tensor* given = nullptr;
     Tensor tensor;
@@ -228,8 +229,8 @@ class HeldArguments {
   const Tensor*& place(size_t i) { return const_cast<const Tensor*&>(leaves_.data()[i]); }
 
   const LeafArray<const Tensor*, 24>& leaves_;
-  Held inline_[few];
-  std::vector<Held> many_;
+  alignas(Held) std::byte inline_[few * sizeof(Held)];
+  std::unique_ptr<Held[]> many_;
   Held* held_;
 };
 

@@ -20,12 +20,14 @@ class Walk {
  public:
   explicit Walk(loopir::Expressions& x) : x_(x) {}
   std::function<void(const ValueNode&)> at_value = [](const ValueNode&) {};
+  std::function<void(Id)> at_id = [](Id) {};
   std::function<void(const IndexNode&)> at_index = [](const IndexNode&) {};
 
   void value(Id v) {
     if (v == none || !values_.insert(v).second) return;
     const ValueNode n = x_.value_at(v);
     at_value(n);
+    at_id(v);
     loopir::Operands read = loopir::operands_of(n);
     for (Id o : read.values) value(o);
     index(read.index);
@@ -80,6 +82,38 @@ std::vector<Access> draws_of(loopir::Program& program, const loopir::Nest& nest)
     };
     for (const Statement& s : nest.kernel.stages[i].statements) walk.statement(s);
   }
+  return out;
+}
+
+namespace {
+
+/// The outer variable over which an index counts by ones, where lanes are apart; or none.
+Id crossing(loopir::Expressions& x, const loopir::Nest& nest, Id index) {
+  auto of_lanes = x.coefficient(index, nest.lanes);
+  if (!of_lanes || x.is(*of_lanes, 0) || x.is(*of_lanes, 1)) return none;
+  for (Id v : nest.kernel.outer) {
+    auto step = v == nest.lanes ? std::nullopt : x.coefficient(index, v);
+    if (step && x.is(*step, 1)) return v;
+  }
+  return none;
+}
+
+}  // namespace
+
+Ids crossed_loads(loopir::Program& program, const loopir::Nest& nest, Id& across) {
+  loopir::Expressions& x = program.expressions;
+  Ids out;
+  Walk walk(x);
+  walk.at_id = [&](Id v) {
+    const ValueNode n = x.value_at(v);
+    if (n.code != loopir::value_load || n.c != none || x.reads_data(n.b)) return;
+    Id over = crossing(x, nest, n.b);
+    if (over == none || (across != none && over != across)) return;
+    across = over;
+    out.push_back(v);
+  };
+  for (const Stage& stage : nest.kernel.stages)
+    for (const Statement& s : stage.statements) walk.statement(s);
   return out;
 }
 

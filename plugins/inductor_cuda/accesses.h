@@ -16,6 +16,10 @@ std::vector<Access> accesses_of(loopir::Program& program, const loopir::Nest& ne
 /// The same of the places of random numbers, which have no buffer.
 std::vector<Access> draws_of(loopir::Program& program, const loopir::Nest& nest);
 
+/// Loads that are neighbours over `across` and not over `lanes`, as values; `across` is an outer
+/// variable of the nest, chosen here.
+Ids crossed_loads(loopir::Program& program, const loopir::Nest& nest, Id& across);
+
 /// Whether positions or divisors are checked.
 bool has_checks(loopir::Program& program, const loopir::Nest& nest);
 

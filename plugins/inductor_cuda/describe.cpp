@@ -10,7 +10,7 @@ namespace inductor_cuda {
 
 namespace {
 
-const char* const names_of_forms[] = {"points", "rows", "columns"};
+const char* const names_of_forms[] = {"points", "rows", "columns", "tiles"};
 
 std::string items_json(const Parts& parts) {
   std::ostringstream out;

@@ -53,6 +53,7 @@ class Planner {
  private:
   void spread_scatter();
   Kind kind();
+  bool turns_tiles();
   unsigned widest();
   void plan_rows();
   bool rows_in_registers(Id variable);
@@ -119,14 +120,35 @@ Kind Planner::kind() {
   bool in_order = any_statement(
       nest, [&](const Statement& s) { return s.is_scan || (s.is_scatter && !plan_.is_atomic); });
   int64_t inner = longest_stage();
+  if (!in_order && inner == 0 && turns_tiles()) return Kind::tiles;
   if (in_order || inner < warp_size) return Kind::points;
   if (nest.lanes == none) return Kind::rows;
   return has_enough_threads() ? Kind::points : Kind::columns;
 }
 
+// Worth it where tiles are mostly full, and fit into shared memory.
+bool Planner::turns_tiles() {
+  constexpr int64_t short_side = side_of_tile / 2, most_tiles = 4;
+  const loopir::Nest& nest = plan_.nest;
+  bool has_inner = std::any_of(nest.kernel.stages.begin(), nest.kernel.stages.end(),
+                               [](const Stage& s) { return !s.inner.empty(); });
+  if (nest.lanes == none || has_inner || plan_.is_atomic) return false;
+  Id across = none;
+  Ids loads = crossed_loads(program_, nest, across);
+  bool is_few = !loads.empty() && static_cast<int64_t>(loads.size()) <= most_tiles;
+  if (!is_few || hint_of({across}) < short_side || hint_of({nest.lanes}) < short_side) return false;
+  plan_.across = across;
+  plan_.crossed = std::move(loads);
+  for (Id load : plan_.crossed)
+    plan_.tile_item = std::max(plan_.tile_item, loopir::item_size(x_.dtype_of(load)));
+  plan_.fold_bytes =
+      static_cast<int64_t>(plan_.crossed.size()) * side_of_tile * pitch_of_tile * plan_.tile_item;
+  return true;
+}
+
 // 16 bytes of the narrowest elements that lie beside each other, 8 elements at most.
 unsigned Planner::widest() {
-  if (plan_.form.kind == Kind::columns) return 1;
+  if (plan_.form.kind == Kind::columns || plan_.form.kind == Kind::tiles) return 1;
   bool has_inner = longest_stage() > 0;
   if (plan_.form.kind == Kind::points && has_inner) return 1;
   int64_t narrowest = 16;
@@ -245,6 +267,13 @@ void Planner::count_units() {
       break;
     case Kind::columns:
       plan_.blocks = x_.multiply(nest.rows, rounded_up(x_.extent_of(nest.lanes), columns_of_block));
+      break;
+    case Kind::tiles:
+      plan_.blocks = x_.multiply(rounded_up(x_.extent_of(plan_.across), side_of_tile),
+                                 rounded_up(x_.extent_of(nest.lanes), side_of_tile));
+      for (Id v : nest.kernel.outer)
+        if (v != plan_.across && v != nest.lanes)
+          plan_.blocks = x_.multiply(plan_.blocks, x_.extent_of(v));
       break;
   }
 }

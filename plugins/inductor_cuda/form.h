@@ -22,9 +22,10 @@ using loopir::none;
 
 struct Form {
   enum class Kind : uint8_t {
-    points,  // a thread takes a unit: `vector` neighbours over lanes, all stages in order
-    rows,    // a block takes a unit: its threads share the inner variables
-    columns  // a block takes 32 neighbours over lanes, and 32 threads each row of inner points
+    points,   // a thread takes a unit: `vector` neighbours over lanes, all stages in order
+    rows,     // a block takes a unit: its threads share the inner variables
+    columns,  // a block takes 32 neighbours over lanes, and 32 threads each row of inner points
+    tiles  // a block takes 32 x 32 points: what lies the other way in memory is turned in shared memory
   };
   Kind kind = Kind::points;
   unsigned threads = 256;     // of a block
@@ -57,7 +58,10 @@ struct KernelPlan {
   /// Neighbours of an access, by buffer (none: a draw of random numbers) and index.
   std::map<std::pair<Id, Id>, unsigned> widths;
 
-  int64_t fold_bytes = 0;  // shared memory that reductions of a block take
+  int64_t fold_bytes = 0;  // shared memory that reductions of a block, or tiles, take
+  Id across = none;        // tiles: the outer variable over which loads are neighbours
+  Ids crossed;             // tiles: those loads, as values
+  int64_t tile_item = 4;   // tiles: bytes of an element in shared memory
 
   bool has_global_scratch() const { return scratch_bytes > 0 && !scratch_is_shared; }
 };
@@ -71,6 +75,10 @@ struct FormOptions {
 
 /// Neighbouring columns of a block of that form.
 constexpr unsigned columns_of_block = 32;
+/// Points of a tile in each direction, and rows that the threads of a block take at once.
+constexpr unsigned side_of_tile = 32, rows_at_once = 8;
+/// Between rows of a tile in shared memory, so that columns of it lie in different banks.
+constexpr unsigned pitch_of_tile = side_of_tile + 1;
 /// Shared memory of one folded part: a value and a position.
 constexpr int64_t bytes_of_part = 16;
 

@@ -1,6 +1,7 @@
 // Comparing the operations of a run with the steps of a path, and changing over to another path.
 #include "capture/follow/position.h"
 
+#include "core/tensor/stand_in.h"
 #include "graph/hash.h"
 
 #include <algorithm>
@@ -93,7 +94,7 @@ bool Position::is_value(ValueId value, const Tensor& given) {
   const Path::Object& object = path().objects()[number];
   if (impl_of(frame_->objects[number])->extra->trace_value != value) return false;
   if (object.origin.kind == ValueOrigin::Kind::leaf)
-    return leaves_.tensors[object.origin.index]->is_same(given);
+    return same_head(*leaves_.tensors[object.origin.index], given);
   return object.origin.kind == ValueOrigin::Kind::implicit &&
          takes_slot(object.origin.index, given);
 }
@@ -142,7 +143,7 @@ void Position::number_known_tensors() {
 // Slots are numbered in the order in which the body meets them.
 bool Position::takes_slot(uint32_t slot, const Tensor& given) {
   std::vector<Tensor>& slots = frame_->slots;
-  if (slot < slots.size()) return slots[slot].is_same(given);
+  if (slot < slots.size()) return same_head(slots[slot], given);
   if (slot > slots.size() || !version_->slot_guards[slot].holds(given)) return false;
   // One that is an argument too, or in another slot, would have been one value.
   if (known_.is_empty()) number_known_tensors();

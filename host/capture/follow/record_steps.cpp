@@ -5,6 +5,7 @@
 #include "capture/renamed.h"
 #include "core/dispatch.h"
 #include "core/tensor/each_tensor.h"
+#include "core/tensor/stand_in.h"
 #include "graph/record.h"
 #include "graph/symbol_use.h"
 
@@ -93,7 +94,7 @@ void hand_over(Trace& trace, const Path& path, const Frame& frame, std::span<con
     const Tensor& held = frame.objects[o];
     bool is_held = held.defined() && held.head()->references.load(std::memory_order_relaxed) >
                                          1 + path.objects()[o].n_arguments;
-    if (!is_held || !known[o].defined() || known[o].is_same(held)) continue;
+    if (!is_held || !known[o].defined() || same_head(known[o], held)) continue;
     trace.take_place(known[o].is_fake() ? known[o] : recorder_of_thread().as_fake(known[o]), held);
   }
 }

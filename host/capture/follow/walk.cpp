@@ -3,6 +3,7 @@
 
 #include "capture/follow/record_steps.h"
 #include "core/dispatch.h"
+#include "core/tensor/stand_in.h"
 #include "graph/record.h"
 
 #include <tenon/autograd.h>
@@ -31,7 +32,7 @@ bool Walk::has_escapes(std::span<const Tensor> outputs) const {
         t.head()->references.load(std::memory_order_relaxed) - 1 - path().objects()[o].n_arguments;
     if (others == 0) continue;
     if (others > n_outputs) return true;
-    for (const Tensor& out : outputs) others -= out.defined() && out.is_same(t);
+    for (const Tensor& out : outputs) others -= out.defined() && same_head(out, t);
     if (others) return true;
   }
   return false;
@@ -176,9 +177,10 @@ uint32_t Walk::object_of(const Tensor& t) const {
     return is_ours ? path().object_of(extra->trace_value) : Path::no_object;
   }
   for (uint32_t i = 0; i < at_.leaves().tensors.size(); ++i)
-    if (at_.leaves().tensors[i]->is_same(t)) return path().argument_objects()[i];
+    if (same_head(*at_.leaves().tensors[i], t)) return path().argument_objects()[i];
   for (uint32_t i = 0; i < at_.frame().slots.size(); ++i)
-    if (at_.frame().slots[i].is_same(t)) return path().object_at({ValueOrigin::Kind::implicit, i});
+    if (same_head(at_.frame().slots[i], t))
+      return path().object_at({ValueOrigin::Kind::implicit, i});
   return Path::no_object;
 }
 

@@ -44,6 +44,8 @@ struct TensorHead : tn_tensor {
 TENON_API void destroy(TensorHead* head);
 /// Of a view without the flag: whether a write to its base has brought the need.
 TENON_API bool view_requires_grad(const Tensor& view);
+/// Of two handles of different heads: whether a compiled body was given one for the other.
+TENON_API bool stand_for_one(const Tensor& a, const Tensor& b);
 TENON_API int64_t item_int(const Tensor& t, std::source_location where);
 TENON_API double item_double(const Tensor& t, std::source_location where);
 TENON_API bool item_bool(const Tensor& t, std::source_location where);
@@ -109,8 +111,11 @@ class TENON_API Tensor {
   bool is_contiguous(MemoryFormat format = MemoryFormat::contiguous) const;
   /// How often the storage was written; views of one storage share the counter.
   uint64_t version() const { return *head_->version; }
-  /// True when both handles name the same tensor object.
-  bool is_same(const Tensor& other) const { return head_ == other.head_; }
+  /// True when both handles name the same tensor object, as they do in a plain run: inside of a
+  /// compiled body, and of what it keeps, too.
+  bool is_same(const Tensor& other) const {
+    return head_ == other.head_ || (head_ && other.head_ && detail::stand_for_one(*this, other));
+  }
 
   /// Address of the first element, for reading and writing on the CPU. T must be the dtype's type.
   /// Inside a trace this is a host read: see `tenon::compile`.

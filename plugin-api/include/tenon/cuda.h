@@ -55,9 +55,9 @@ typedef struct tn_cuda_kernel_facts {
 } tn_cuda_kernel_facts;
 
 /* What a parameter of a launch holds, for recordings (below), which change it where the next call
- * has another value. VALUE: the same for equal tn_call.syms. ADDRESS: device memory. NUMBER: read
- * from `source_bytes` of host memory at `source`, the rest is 0. SEED, OFFSET: from
- * reserve_random. */
+ * has another value. VALUE: the same for equal tn_call.syms. ADDRESS: device memory; a kernel that
+ * finds further addresses in memory is launched without arg_info. NUMBER: read from `source_bytes`
+ * of host memory at `source`, the rest is 0. SEED, OFFSET: from reserve_random. */
 enum { TN_CUDA_ARG_VALUE = 0, TN_CUDA_ARG_ADDRESS = 1, TN_CUDA_ARG_NUMBER = 2, TN_CUDA_ARG_SEED = 3,
        TN_CUDA_ARG_OFFSET = 4 };
 typedef struct tn_cuda_arg {           /* frozen, 16 bytes */

@@ -50,6 +50,8 @@ class Recorder {
       staged_.clear();
       if (!is_done) return free_now(), false;
       finish(std::move(graph), std::move(plan));
+    } catch (const Unrecordable& e) {
+      fail({e.id, e.what()});
     } catch (const error& e) {
       fail({e.code == TN_OUT_OF_MEMORY ? "memory" : "capture_failed", e.what()});
     }
@@ -116,6 +118,7 @@ class Recorder {
     }
     std::vector<tn_tensor*> outputs(call_.n_outputs);
     tn_call inner = call_;
+    inner.flags &= ~uint32_t{TN_CALL_STEAL_INPUTS};  // they are read again, by the first run
     inner.inputs = inputs_.data();
     inner.outputs = outputs.data();
     tn_status* status = about_.launch(about_.self, &inner);
@@ -137,6 +140,7 @@ class Recorder {
                            .input_flags = about_.input_flags,
                            .output_flags = about_.output_flags,
                            .keeps_results = about_.outputs == TN_CUDA_OUTPUTS_POOL,
+                           .constants = about_.constants,
                            .staged = {staged.get(), inputs_.size()}});
   }
 
@@ -162,9 +166,19 @@ class Recorder {
                                      graph->nodes())});
     out_.runs_once = is_held_elsewhere(graph->captured()) || uses_freed(graph->captured());
     out_.why = {"capture_failed", "memory that it works on is kept by somebody else"};
+    if (out_.runs_once) write_where_recorded(plan);
     if (about_.flags & TN_CUDA_FN_CHECKED) check_book(plan);
     graph->instantiate(plan.points, plan.bases);
     out_.recorded = std::make_unique<Recorded>(manager_, std::move(graph), std::move(plan), trims_);
+  }
+
+  // Who keeps memory of the recording may keep that of a result: it is written there, and copied.
+  void write_where_recorded(Plan& plan) const {
+    for (SlotPlan& slot : plan.slots) {
+      slot.is_managed = slot.is_lent = false;
+      slot.is_copied = slot.bytes != 0;
+    }
+    std::erase_if(plan.points, [&](const PatchPoint& p) { return p.place >= inputs_.size(); });
   }
 
   // Results and temporaries are gone by now: who still has memory of the recording keeps it.

@@ -291,7 +291,8 @@ void Function::record(Call& call) {
               attempt.recorded->graph().nodes(), call.why_recorded);
   attempt.recorded->why = call.why_recorded;
   attempt.recorded->poisons = about_.flags & TN_CUDA_FN_POISON;
-  attempt.recorded->precedes_backward = about_.flags & TN_CUDA_FN_FORWARD;
+  bool keeps_results = about_.outputs == TN_CUDA_OUTPUTS_POOL;
+  attempt.recorded->precedes_backward = keeps_results && (about_.flags & TN_CUDA_FN_FORWARD);
   attempt.recorded->made_by = about_.output_names;
   v.recordings.push_back(std::move(attempt.recorded));
   run_recorded(call, *v.recordings.back());

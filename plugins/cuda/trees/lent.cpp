@@ -78,6 +78,11 @@ tensor LentResults::lend(Range range, std::span<const int64_t> sizes,
 
 void LentResults::note_saved(Range range) { saved_.push_back(range); }
 
+bool LentResults::holds_any() const {
+  std::lock_guard lock(over().changing);
+  return !lent_.empty();
+}
+
 bool LentResults::is_backward_due() {
   std::erase_if(saved_, [&](const Range& r) { return arena_.are_free({&r, 1}); });
   return !saved_.empty();
@@ -86,7 +91,7 @@ bool LentResults::is_backward_due() {
 // Calls in a row that would have begun a step but for values that wait for a backward.
 void LentResults::warn_of_waiting(const std::string& function) {
   constexpr uint64_t calls_to_warn = 16;
-  if (++waited_ != calls_to_warn || lent_.empty()) return;
+  if (++waited_ != calls_to_warn) return;
   plugin::log(
       TN_LOG_WARN, "cudagraphs",
       "{} was called {} times while values of an earlier forward wait for their backward, so "
@@ -99,7 +104,8 @@ bool LentResults::is_new_step(const std::string& function, std::span<tn_tensor* 
   uint64_t marked = steps.load(std::memory_order_acquire);
   bool is_marked = marked != std::exchange(marked_, marked);
   bool is_outermost = invocations == 0 || invocations != std::exchange(invocation_, invocations);
-  if (is_marked) return true;
+  if (!holds_any()) saved_.clear();
+  if (is_marked || !holds_any()) return is_marked;
   bool continues = std::ranges::any_of(
       inputs, [&](const tn_tensor* t) { return t && t->storage && arena_.contains(t->storage); });
   if (!is_outermost || continues) return false;

@@ -31,6 +31,7 @@ class LentResults {
   struct Lent;
   bool is_new_step(const std::string& function, std::span<tn_tensor* const> inputs);
   void warn_of_waiting(const std::string& function);
+  bool holds_any() const;
   bool is_backward_due();
   void end_step();
 

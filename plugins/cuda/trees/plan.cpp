@@ -14,7 +14,6 @@
 
 namespace tenon::cuda::trees {
 
-using plugin::error;
 using plugin::text;
 
 namespace {
@@ -204,12 +203,13 @@ class Planner {
       if (!input || input->storage_id != t->storage_id) continue;
       bool is_same = input == t;
       if (!is_same && input->dtype != t->dtype)
-        throw error(TN_UNIMPLEMENTED, text("result {} is input {} seen as another dtype", i, k));
+        throw Unrecordable("capture_failed",
+                           text("result {} is input {} seen as another dtype", i, k));
       out.kind = is_same ? OutputPlan::Kind::input : OutputPlan::Kind::view_of_input;
       out.from = static_cast<uint32_t>(k);
       out.offset = t->storage_offset - input->storage_offset;
       if (given_.staged[k])
-        throw error(TN_UNIMPLEMENTED, text("result {} is memory of input {}", i, k));
+        throw Unrecordable("capture_failed", text("result {} is memory of input {}", i, k));
       return out;
     }
     out.kind = OutputPlan::Kind::slot;
@@ -247,17 +247,18 @@ class Planner {
     shared.is_managed = shared.is_managed && is_saved;  // what the user gets is the user's
     shared.is_lent = shared.is_lent || is_lent;
     if (shared.dtype != t->dtype)
-      throw error(TN_UNIMPLEMENTED, text("result {} shares memory with one of another dtype", i));
+      throw Unrecordable("capture_failed",
+                         text("result {} shares memory with one of another dtype", i));
     return slot;
   }
   size_t allocation_of(size_t i) const {
     const tn_tensor* t = given_.outputs[i];
     if (t->device_type == TN_DEV_CPU)
-      throw error(TN_UNIMPLEMENTED, text("result {} is made on the CPU", i));
+      throw Unrecordable("cpu_node", text("result {} is made on the CPU", i));
     size_t found = owner_of(address_of(t->storage), given_.captured.end).allocation;
     if (found == none)
-      throw error(TN_UNIMPLEMENTED,
-                  text("result {} lies in memory that the recording has not allocated", i));
+      throw Unrecordable("capture_failed",
+                         text("result {} lies in memory that the recording has not allocated", i));
     return found;
   }
 
@@ -295,18 +296,23 @@ class Planner {
     return is_moved ? static_cast<uint32_t>(given_.inputs.size() + slot) : UINT32_MAX;
   }
 
+  static bool lies_in(const tn_tensor* t, const void* memory) {
+    api::Address begin = address_of(t->storage);
+    return t->storage && Range{begin, begin + t->storage_bytes}.holds(address_of(memory));
+  }
+
   void plan_number(uint32_t n, const Note::Number& number) {
+    for (const plugin::tensor& t : given_.constants)
+      if (lies_in(t.get(), number.source)) return;
     for (size_t i = 0; i < given_.inputs.size(); ++i) {
       const tn_tensor* t = given_.inputs[i];
-      if (!t || t->device_type != TN_DEV_CPU || !t->storage) continue;
-      Range storage{address_of(t->storage), address_of(t->storage) + t->storage_bytes};
-      if (!storage.holds(address_of(number.source))) continue;
+      if (!t || t->device_type != TN_DEV_CPU || !lies_in(t, number.source)) continue;
       plan_.numbers.push_back(
           {n, number.at, static_cast<uint32_t>(i), number.bytes, number.source_bytes,
            static_cast<const char*>(number.source) - static_cast<const char*>(t->data)});
       return;
     }
-    throw error(TN_UNIMPLEMENTED, "a parameter is a number that the CPU has computed");
+    throw Unrecordable("cpu_node", "a parameter is a number that the CPU has computed");
   }
 
   void plan_draw(uint32_t n, const Note::Number& number) {
@@ -323,7 +329,8 @@ class Planner {
       }
       before += d.blocks;
     }
-    if (!is_known) throw error(TN_UNIMPLEMENTED, "a parameter is a draw that was not reserved");
+    if (!is_known)
+      throw Unrecordable("capture_failed", "a parameter is a draw that was not reserved");
     plan_.draws.push_back(draw);
   }
 

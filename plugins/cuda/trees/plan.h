@@ -1,6 +1,8 @@
 // What a recording depends on, and what each run of it changes.
 #pragma once
 
+#include <tenon/plugin.hpp>
+
 #include "graph.h"
 
 #include <tenon/cuda.h>
@@ -74,8 +76,9 @@ struct Planned {
   const Captured& captured;
   std::span<tn_tensor*const> inputs, outputs;
   std::span<const uint32_t> input_flags, output_flags;  ///< TN_CUDA_INPUT_..., TN_CUDA_OUTPUT_...
-  bool keeps_results = false;    ///< all results are managed: TN_CUDA_OUTPUTS_POOL
-  std::span<const bool> staged;  ///< inputs whose tensors here are copies in the arena
+  bool keeps_results = false;                 ///< all results are managed: TN_CUDA_OUTPUTS_POOL
+  std::span<const plugin::tensor> constants;  ///< of the CPU: their numbers stay
+  std::span<const bool> staged;               ///< inputs whose tensors here are copies in the arena
 };
 
 int64_t item_size(int32_t dtype);
@@ -84,7 +87,14 @@ size_t span_bytes(const tn_tensor* t);
 /// Of an address: 1, 2, 4, 8 or 16 bytes.
 uint32_t alignment_of(const void* memory);
 
-/// Throws plugin::error for a recording that cannot run again.
+/// A recording that cannot run again, by the id of a reason.
+struct Unrecordable : plugin::error {
+  Unrecordable(std::string reason, const std::string& sentence)
+      : error(TN_UNIMPLEMENTED, sentence), id(std::move(reason)) {}
+  std::string id;
+};
+
+/// Throws Unrecordable.
 Plan plan_recording(const Planned& given);
 
 }  // namespace tenon::cuda::trees

@@ -30,7 +30,7 @@ class Recorded {
   const Graph& graph() const { return *graph_; }
   uint64_t replays = 0, last_used = 0;
   bool poisons = false;
-  bool precedes_backward = false;    ///< its saved values are waited for
+  bool precedes_backward = false;    ///< its saved values keep results of the pool
   std::vector<std::string> made_by;  ///< by output: the op and the source line
   std::string why;                   ///< it was made
 

@@ -91,6 +91,7 @@ void integer_power(Function& f) {
   Value* small = b.CreateSelect(b.CreateICmpEQ(base, minus), of_minus, zero);
   small = b.CreateSelect(b.CreateICmpEQ(base, one), one, small);
   Value* is_negative = b.CreateICmpSLT(exponent, zero);
+  Value* first = b.CreateSelect(is_negative, zero, exponent);
   BasicBlock* entry = b.GetInsertBlock();
   auto* loop = BasicBlock::Create(f.getContext(), "loop", &f);
   auto* end = BasicBlock::Create(f.getContext(), "end", &f);
@@ -98,7 +99,7 @@ void integer_power(Function& f) {
   b.SetInsertPoint(loop);
   llvm::PHINode *left = b.CreatePHI(type, 2), *power = b.CreatePHI(type, 2),
                 *out = b.CreatePHI(type, 2);
-  left->addIncoming(b.CreateSelect(is_negative, zero, exponent), entry);
+  left->addIncoming(first, entry);
   power->addIncoming(base, entry);
   out->addIncoming(one, entry);
   Value* takes = b.CreateICmpNE(b.CreateAnd(left, one), zero);

@@ -3,6 +3,8 @@
 
 #include "statement_emitter.h"
 
+#include <lanes/lane_ops.h>
+
 #include <algorithm>
 #include <set>
 
@@ -28,6 +30,7 @@ class KernelEmitter {
   void points();
   void rows();
   void columns();
+  void tiles();
 
  private:
   using Body = std::function<void()>;
@@ -47,6 +50,14 @@ class KernelEmitter {
   void stages_in_registers();
   void points_in_registers(const Stage& stage, Value* rank);
   bool is_read_later(size_t stage);
+  /// A point of the tile at (first_across, first_lane), and whether there is one.
+  struct Point {
+    Value *across, *lane, *is_there;
+  };
+  Point point(const Point& first, Value* row, Value* column, bool is_turned);
+  void bind(const Point& p);
+  void fill_tile(size_t tile, const Point& first, Value* row, Value* column);
+  Value* in_tile(size_t tile, Value* row, Value* column);
 
   Frame& f_;
   llvm::IRBuilder<>& b_;
@@ -302,6 +313,83 @@ void KernelEmitter::columns() {
                 is_there);
 }
 
+// ---- tiles
+
+// Rows of a tile are neighbours over lanes; turned, they are so over the other variable.
+KernelEmitter::Point KernelEmitter::point(const Point& first, Value* row, Value* column,
+                                          bool is_turned) {
+  Point out{b_.CreateAdd(first.across, is_turned ? column : row),
+            b_.CreateAdd(first.lane, is_turned ? row : column), nullptr};
+  Value* across = values_.index(x_.extent_of(f_.plan.across));
+  Value* lanes = values_.index(x_.extent_of(nest_.lanes));
+  out.is_there =
+      b_.CreateAnd(b_.CreateICmpSLT(out.across, across), b_.CreateICmpSLT(out.lane, lanes));
+  return out;
+}
+
+void KernelEmitter::bind(const Point& p) {
+  values_.bind(f_.plan.across, p.across);
+  values_.bind(nest_.lanes, p.lane);
+}
+
+// Where the element that is loaded at (row, column) of the turned tile lies.
+Value* KernelEmitter::in_tile(size_t tile, Value* row, Value* column) {
+  int64_t begin = static_cast<int64_t>(tile) * side_of_tile * pitch_of_tile;
+  Value* element = b_.CreateAdd(b_.CreateMul(row, f_.number(pitch_of_tile)), column);
+  element = b_.CreateAdd(element, f_.number(begin));
+  return b_.CreateGEP(b_.getInt8Ty(), f_.folds,
+                      b_.CreateMul(element, f_.number(f_.plan.tile_item)));
+}
+
+// All loads of a thread are on their way before the first one is waited for.
+void KernelEmitter::fill_tile(size_t tile, const Point& first, Value* row, Value* column) {
+  std::vector<Value*> loaded, rows;
+  for (unsigned k = 0; k < side_of_tile; k += rows_at_once) {
+    rows.push_back(b_.CreateAdd(row, f_.number(k)));
+    Point p = point(first, rows.back(), column, true);
+    values_.open();
+    bind(p);
+    values_.set_guard(p.is_there);
+    loaded.push_back(values_.value(f_.plan.crossed[tile]));
+    values_.set_guard(nullptr);
+    values_.close();
+  }
+  for (size_t i = 0; i < loaded.size(); ++i)
+    put_element(f_, in_tile(tile, rows[i], column), loaded[i]);
+}
+
+// A tile is read along one side, and stored along the other.
+void KernelEmitter::tiles() {
+  Value* row = thread();
+  Value* column = take(row, f_.number(side_of_tile));
+  Value* unit = block();
+  auto tiles_of = [&](Id v) {
+    Value* last = b_.CreateAdd(values_.index(x_.extent_of(v)), f_.number(side_of_tile - 1));
+    return b_.CreateUDiv(last, f_.number(side_of_tile));
+  };
+  Value* lane = b_.CreateMul(take(unit, tiles_of(nest_.lanes)), f_.number(side_of_tile));
+  Value* across = b_.CreateMul(take(unit, tiles_of(f_.plan.across)), f_.number(side_of_tile));
+  Point first{across, lane, nullptr};
+  Ids others = outer_but_lanes();
+  std::erase(others, f_.plan.across);
+  bind_points(others, unit);
+  for (size_t tile = 0; tile < f_.plan.crossed.size(); ++tile) fill_tile(tile, first, row, column);
+  f_.target.barrier(b_);
+  for (unsigned k = 0; k < side_of_tile; k += rows_at_once) {
+    Value* own = b_.CreateAdd(row, f_.number(k));
+    Point p = point(first, own, column, false);
+    emit_where(f_, values_, p.is_there, [&] {
+      bind(p);
+      for (size_t tile = 0; tile < f_.plan.crossed.size(); ++tile) {
+        Id load = f_.plan.crossed[tile];
+        llvm::Type* type = lanes::lane_type(b_.getContext(), x_.dtype_of(load));
+        values_.set(load, get_element(f_, in_tile(tile, column, own), type));
+      }
+      serial_stages();
+    });
+  }
+}
+
 // ---- the function
 
 using Parameter = KernelShape::Parameter;
@@ -369,6 +457,9 @@ void emit_kernel(llvm::Module& module, loopir::Program& program, const KernelPla
       break;
     case Form::Kind::columns:
       emitter.columns();
+      break;
+    case Form::Kind::tiles:
+      emitter.tiles();
       break;
   }
   b.CreateRetVoid();

@@ -124,7 +124,7 @@ Value* ProductEmitter::element(const Part& part, Value* first, unsigned i, Value
                                  b_.CreateICmpSLT(of_depth, at(offsetof(ProductArguments, k))));
   Value* index = sum(times(batch_, part.batch_stride),
                      sum(times(of_line, part.line_stride), times(of_depth, part.depth_stride)));
-  return load_where(f_, part.operand, index, is_there);
+  return load(f_, part.operand, index, 1, is_there)[0];
 }
 
 void ProductEmitter::fill(Value* first) {
@@ -186,7 +186,7 @@ Value* ProductEmitter::finished(Value* total, Value* column, Value* element) {
   Value* alpha = b_.CreateBitCast(at(offsetof(ProductArguments, alpha)), b_.getDoubleTy());
   Value* v = b_.CreateFMul(total, b_.CreateFPCast(alpha, type_));
   auto plus = [&](Operand operand, int32_t dtype, Value* index) {
-    Value* more = load(f_, operand, index, 1)[0];
+    Value* more = load(f_, operand, index, 1, nullptr)[0];
     int32_t from = dtype == TN_F64 ? TN_F64 : TN_F32;
     v = b_.CreateFAdd(v, lanes::emit_cast(b_, more, from, sums_));
   };

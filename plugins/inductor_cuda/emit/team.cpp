@@ -51,27 +51,38 @@ Value* place_of_position(Frame& f, Value* at) {
 }
 
 void put(Frame& f, Value* at, const Part& part) {
-  Value* v = part.value;
-  if (v->getType()->isIntegerTy(1)) v = f.b.CreateZExt(v, f.b.getInt8Ty());
-  at = f.target.shared(f.b, at, bytes_of_part, MemoryUse::write);
-  f.b.CreateAlignedStore(v, at, llvm::Align(8));
-  if (part.position)
-    f.b.CreateAlignedStore(part.position, place_of_position(f, at), llvm::Align(8));
+  put_element(f, at, part.value);
+  if (part.position) put_element(f, place_of_position(f, at), part.position);
 }
 
 Part get(Frame& f, Value* at, const Part& like) {
-  llvm::Type* type = like.value->getType();
-  bool is_truth = type->isIntegerTy(1);
-  at = f.target.shared(f.b, at, bytes_of_part, MemoryUse::read);
-  Value* v = f.b.CreateAlignedLoad(is_truth ? f.b.getInt8Ty() : type, at, llvm::Align(8));
-  Part out{is_truth ? f.b.CreateTrunc(v, type) : v, nullptr};
+  Part out{get_element(f, at, like.value->getType()), nullptr};
   if (like.position)
-    out.position =
-        f.b.CreateAlignedLoad(f.b.getInt64Ty(), place_of_position(f, at), llvm::Align(8));
+    out.position = get_element(f, place_of_position(f, at), like.position->getType());
   return out;
 }
 
+/// Truth has a byte.
+llvm::Type* type_in_memory(Frame& f, llvm::Type* type) {
+  return type->isIntegerTy(1) ? f.b.getInt8Ty() : type;
+}
+
 }  // namespace
+
+void put_element(Frame& f, Value* at, Value* v) {
+  llvm::Type* type = type_in_memory(f, v->getType());
+  unsigned bytes = type->getScalarSizeInBits() / 8;
+  if (type != v->getType()) v = f.b.CreateZExt(v, type);
+  f.b.CreateAlignedStore(v, f.target.shared(f.b, at, bytes, MemoryUse::write), llvm::Align(bytes));
+}
+
+Value* get_element(Frame& f, Value* at, llvm::Type* type) {
+  llvm::Type* stored = type_in_memory(f, type);
+  unsigned bytes = stored->getScalarSizeInBits() / 8;
+  at = f.target.shared(f.b, at, bytes, MemoryUse::read);
+  Value* v = f.b.CreateAlignedLoad(stored, at, llvm::Align(bytes));
+  return stored == type ? v : f.b.CreateTrunc(v, type);
+}
 
 Part combined(Frame& f, const Statement& s, const Part& p, const Part& q) {
   int32_t dtype = dtype_of(f, s);

@@ -12,6 +12,10 @@ struct Part {
 };
 Part combined(Frame& f, const loopir::Statement& s, const Part& p, const Part& q);
 
+/// An element of shared memory, at a multiple of its size.
+void put_element(Frame& f, llvm::Value* at, llvm::Value* v);
+llvm::Value* get_element(Frame& f, llvm::Value* at, llvm::Type* type);
+
 /// The fold of the parts of all threads of the block, in all threads.
 Part folded_over_block(Frame& f, const loopir::Statement& s, const Part& own);
 /// The same of the threads that have one column.

@@ -33,6 +33,8 @@ class ValueEmitter {
   /// nothing wrong. Null: there are none.
   void set_guard(llvm::Value* guard) { guard_ = guard; }
 
+  /// What a value is until the scope that is open is closed.
+  void set(Id v, llvm::Value* to) { scopes_.back().values[{v, 0}] = to; }
   /// A fold that is complete.
   void set_folded(Id fold, llvm::Value* v) { folded_[fold] = v; }
 

@@ -40,7 +40,8 @@ TEST(CudaOps, RunOnTheCpuWhereThatIsAllowed) {
   WithFallback fallback;
   int64_t before = counters()["device.fallbacks"];
   Tensor a = randn({4, 5}), b = randn({5, 3});
-  EXPECT_TRUE(equal(to_cpu(matmul(moved(gpu, a), moved(gpu, b))), matmul(a, b)));
+  // The vendor's library may multiply.
+  EXPECT_TRUE(allclose(to_cpu(matmul(moved(gpu, a), moved(gpu, b))), matmul(a, b)));
   EXPECT_TRUE(equal(to_cpu(softmax(moved(gpu, a), -1)), softmax(a, -1)));
   EXPECT_GT(counters()["device.fallbacks"], before);
 }

@@ -16,11 +16,13 @@ using testing::HasSubstr;
 
 TEST_F(CudaTrees, MemoryStaysTheSameOverManyReplays) {
   FloatKernels k;
-  RecordedFunction f({.inputs = {0, 0}, .results = {0, TN_CUDA_OUTPUT_SAVED}}, [&](tn_call& c) {
-    Tensor y = new_floats({64});
-    k.sum(c, y, input(c, 0), input(c, 1));
-    return Tensors{two_sums(k, c)[0], y};
-  });
+  RecordedFunction f(
+      {.flags = TN_CUDA_FN_FORWARD, .inputs = {0, 0}, .results = {0, TN_CUDA_OUTPUT_SAVED}},
+      [&](tn_call& c) {
+        Tensor y = new_floats({64});
+        k.sum(c, y, input(c, 0), input(c, 1));
+        return Tensors{two_sums(k, c)[0], y};
+      });
   Tensor b = on_gpu(64, 1);
   for (int i = 0; i < 10; ++i) f({on_gpu(64, i), b});
   synchronize(gpu);
@@ -210,6 +212,36 @@ TEST_F(CudaTrees, RunsOnSeveralStreamsDoNotMeetInTheArena) {
 }
 
 // ---- results in the arena
+
+TEST_F(CudaTrees, ResultsOfThePoolStayWhileABackwardIsDue) {
+  FloatKernels k;
+  RecordedFunction forward({.flags = TN_CUDA_FN_FORWARD,
+                            .outputs = TN_CUDA_OUTPUTS_POOL,
+                            .inputs = {0, 0},
+                            .results = {0, TN_CUDA_OUTPUT_SAVED}},
+                           [&](tn_call& c) {
+                             Tensor y = new_floats({4});
+                             k.sum(c, y, input(c, 0), input(c, 1));
+                             return Tensors{two_sums(k, c)[0], y};
+                           });
+  auto run = [&](double a) { return forward({on_gpu(4, a), on_gpu(4, 1)}); };
+  auto is_over = [](const Tensor& t) {
+    return !told(cuda_api().check_result(impl_of(t)->storage_id)).empty();
+  };
+  run(0);
+  Tensors first = run(1), second = run(2);
+  EXPECT_FALSE(is_over(first[0])) << "its saved value is held";
+  EXPECT_EQ(first[0].to_vector<float>(), all(4, 3));
+  first[1] = second[1] = Tensor();  // as backwards let go of them
+  Tensors third = run(3);
+  EXPECT_TRUE(is_over(first[0]));
+  EXPECT_TRUE(is_over(second[0]));
+  EXPECT_EQ(third[0].to_vector<float>(), all(4, 5));
+  cuda_api().mark_step();
+  run(4);
+  EXPECT_TRUE(is_over(third[0])) << "a mark ends the step in any case";
+  EXPECT_EQ(third[1].to_vector<float>(), all(4, 4)) << "saved values stay";
+}
 
 TEST_F(CudaTrees, ResultsOfThePoolAreOverWithTheirStep) {
   FloatKernels k;

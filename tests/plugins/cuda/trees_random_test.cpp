@@ -60,6 +60,35 @@ TEST_F(CudaTrees, AFailureOfAnyCallGivesTheDirectRunAndItsReason) {
             all(4, 5));
 }
 
+// In a process of its own: a driver that has refused once is not asked again.
+class CudaTreesRefused : public CudaTrees {};
+
+TEST_F(CudaTreesRefused, CopiesThatTheDriverDoesNotChangeStayWhereTheyAre) {
+  FloatKernels k;
+  RecordedFunction f({.flags = TN_CUDA_FN_POISON, .inputs = {0, 0}, .results = {0, 0}},
+                     [&](tn_call& c) {
+                       Tensor y = new_floats({6}), z = new_floats({6});
+                       y.copy_(input(c, 0));
+                       z.zero_();
+                       k.add(c, z, input(c, 1));
+                       return Tensors{y, z};
+                     });
+  fail_at("cuGraphExecMemcpyNodeSetParams", 1, 999);
+  Tensors held;
+  for (int i = 0; i < 8; ++i) {
+    Tensors out = f({on_gpu(6, i), on_gpu(6, 10 + i)});
+    held.insert(held.end(), out.begin(), out.end());
+  }
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(held[size_t(2 * i)].to_vector<float>(), all(6, float(i)));
+    EXPECT_EQ(held[size_t(2 * i + 1)].to_vector<float>(), all(6, float(10 + i)));
+  }
+  EXPECT_EQ(f.count("capture_failed"), 1);
+  EXPECT_EQ(f.count("replays"), 5);
+  EXPECT_EQ(f.count("results_copied"), 2);
+  EXPECT_NE(f.report().find(R"("inputs": ["copied", "moved"])"), std::string::npos) << f.report();
+}
+
 // ---- random programs
 
 /// Functions over vectors of two lengths, with views, saved values and writes, called in any order,

@@ -258,6 +258,26 @@ TEST_F(CudaTrees, ConstantsOfTheCpuAreKeptByTheRecording) {
   EXPECT_EQ(f.count("recordings"), 1);
 }
 
+TEST_F(CudaTrees, NumbersOfConstantsStayAndThoseThatTheCpuComputesAreNotRecorded) {
+  FloatKernels k;
+  Tensor constant = full({}, 3.0);
+  auto body = [&](tn_call& c, const Tensor& number) {
+    Tensor z = new_floats({4});
+    k.times(c, z, input(c, 0), number.data_ptr<float>());
+    return Tensors{z};
+  };
+  RecordedFunction stays({.inputs = {0}, .results = {0}, .constants = {constant}},
+                         [&](tn_call& c) { return body(c, constant); });
+  RecordedFunction computed({.inputs = {0}, .results = {0}},
+                            [&](tn_call& c) { return body(c, constant + 1.0); });
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(stays({on_gpu(4, i)})[0].to_vector<float>(), all(4, float(3 * i)));
+    EXPECT_EQ(computed({on_gpu(4, i)})[0].to_vector<float>(), all(4, float(4 * i)));
+  }
+  EXPECT_EQ(stays.count("replays"), 2);
+  EXPECT_EQ(computed.count("cpu_node"), 3);
+}
+
 TEST_F(CudaTrees, DrawsGoOnFromReplayToReplayAsTheyDoDirectly) {
   FloatKernels k;
   auto body = [&](tn_call& c) {
@@ -396,6 +416,25 @@ TEST_F(CudaTrees, WhatIsKeptOfARecordingEndsIt) {
   for (int i = 1; i < 6; ++i)
     EXPECT_EQ(f({on_gpu(4, i)})[0].to_vector<float>(), all(4, float(i + 2)));
   EXPECT_EQ(cache[0].to_vector<float>(), all(4, 2));
+}
+
+TEST_F(CudaTrees, AResultThatTheFunctionKeepsIsWrittenToo) {
+  FloatKernels k;
+  for (uint32_t outputs : {TN_CUDA_OUTPUTS_FRESH, TN_CUDA_OUTPUTS_POOL}) {
+    Tensor kept;
+    RecordedFunction f({.flags = TN_CUDA_FN_RECORD_AT_ONCE | TN_CUDA_FN_CHECKED,
+                        .outputs = outputs,
+                        .inputs = {0, 0},
+                        .results = {0}},
+                       [&](tn_call& c) {
+                         kept = two_sums(k, c)[0];
+                         return Tensors{kept};
+                       });
+    for (int i = 1; i < 6; ++i) {
+      EXPECT_EQ(f({on_gpu(4, i), on_gpu(4, 1)})[0].to_vector<float>(), all(4, float(i + 2)));
+      EXPECT_EQ(kept.to_vector<float>(), all(4, float(i + 2)));
+    }
+  }
 }
 
 // ---- sizes

@@ -64,6 +64,20 @@ TEST_F(SimtForms, ALongScanOfFewRowsIsCutIntoParts) {
     EXPECT_LE(off(graph, *artifact, {randn({3, s}) * 0.1}, {s}), 1e-3) << s;
 }
 
+TEST_F(SimtForms, ATransposedCopyTurnsTiles) {
+  auto graph = graph_of(R"(
+  symbol s in [2, inf] hint 500 from size(%x, 0)
+  input %x: f32[s, 300]
+  %t: f32[300, s] strides [1, 300] = aten.permute.default(%x, [1, 0])
+  %y: f32[300, s] = aten.clone.default(%t, memory_format=contiguous)
+  output %y
+)");
+  auto artifact = compiled("simt", graph);
+  EXPECT_EQ(kernels_of(*artifact)[0]["versions"][0]["form"], "tiles");
+  for (int64_t s : {500, 33, 2, 64})
+    EXPECT_EQ(off(graph, *artifact, {randn({s, 300})}, {s}), 0) << s;
+}
+
 TEST_F(SimtForms, PointsThatMeetAreAddedAtomically) {
   auto graph = graph_of(R"(
   input %x: f32[10, 16]

@@ -63,6 +63,12 @@ TEST_F(Gpu, PowersOfDoubles) {
     }
 }
 
+TEST_F(Gpu, PowersOfIntegers) {
+  Tensor x = randint(-6, 7, {9, 11}), y = randint(0, 20, {9, 11});
+  expect_same("i64", {x, y}, [](auto& in) { return in[0].pow(in[1]); });
+  expect_same("u8", {x.to(Dtype::u8), y.to(Dtype::u8)}, [](auto& in) { return in[0].pow(in[1]); });
+}
+
 TEST_F(Gpu, Reductions) {
   for (int64_t n : {1, 5, 33, 300, 5000}) {
     std::string name = " of " + std::to_string(n);
@@ -103,6 +109,24 @@ TEST_F(Gpu, LongFoldsAndScansAreCutIntoParts) {
     Tensor x = randn({n}) * 0.1;
     expect_close(f(x.to(gpu, x.dtype())), (x * x).sum() + x.cumsum(0).amax({0}) * 0.01, "compiled");
   }
+}
+
+// What lies the other way in memory goes through shared memory.
+TEST_F(Gpu, TilesAreTurned) {
+  for (Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f64, Dtype::i64, Dtype::u8, Dtype::bool_})
+    for (auto [n, m] : {std::pair<int64_t, int64_t>{64, 96}, {33, 70}, {100, 31}, {17, 1000}}) {
+      std::string name = to_text(dtype) + " " + std::to_string(n) + " " + std::to_string(m);
+      Tensor x = (randn({3, n, m}) * 3).to(dtype), y = (randn({3, m, n}) * 3).to(dtype);
+      expect_same("copy " + name, {x}, [](auto& in) { return in[0].transpose(1, 2).contiguous(); });
+      expect_same("two " + name, {x, y}, [](auto& in) {
+        return where(in[1].gt(0), in[0].transpose(1, 2), in[1]).contiguous();
+      });
+      expect_same("channels last " + name, {x.reshape({1, 3 * n, m, 1})},
+                  [](auto& in) { return in[0].contiguous(MemoryFormat::channels_last); });
+    }
+  Tensor x = randn({40, 50}), w = randn({50, 40});
+  auto f = compile([](const Tensor& x, const Tensor& w) { return (x.t() * w + w).relu(); });
+  expect_close(f(x.to(gpu, x.dtype()), w.to(gpu, w.dtype())), (x.t() * w + w).relu(), "compiled");
 }
 
 // Points that meet at one place are added there by all threads, or in order.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace tenon {
@@ -103,6 +104,18 @@ TEST(Escapes, OneTensorWhereTheRecordingHadTwo) {
     EXPECT_EQ(first[0].item<float>(), 1);
     EXPECT_EQ(second[0].item<float>(), y.is_same(m) ? 2 : 3);
   }
+}
+
+// The answer is of one call, and a body that is left out would not be asked again.
+TEST(Escapes, APureBodyThatAsksWhetherAnArgumentIsCapturedRunsOnEveryCall) {
+  Tensor w = full({3}, 1.0), other = full({3}, 5.0);
+  auto f = compile([&](const Tensor& x) { return x.is_same(w) ? x * 3.0 : x + 1.0; },
+                   {.backend = "eager", .pure = true});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(f(w)[0].item<float>(), 3);
+    EXPECT_EQ(f(other)[0].item<float>(), 6);
+  }
+  EXPECT_NE(f.explain().find("is_same() of an argument and another tensor"), std::string::npos);
 }
 
 }  // namespace

@@ -1,0 +1,28 @@
+// Tensors that stand for another one: fakes while a body runs, and those that a body has kept.
+#pragma once
+
+#include "core/tensor/tensor_impl.h"
+
+namespace tenon {
+
+/// Whether they are one in memory, too, which is_same() does not ask for.
+inline bool same_head(const Tensor& a, const Tensor& b) { return a.head() == b.head(); }
+
+/// While a recorder runs: the tensor that a fake of a body stands for, if it is known. An undefined
+/// one for what has none yet. capture/grad_effects.cpp.
+extern Tensor (*object_behind_slot)(const Tensor& fake);
+/// While a recorder runs: is_same() was asked of a fake and of another tensor, which no guard sees.
+/// capture/grad_effects.cpp.
+extern void (*object_asked_slot)();
+
+/// What was a fake and is kept beyond its body stands for `real` from here on: it is the same as
+/// that, and has its gradient and its history.
+void stand_for(const Tensor& kept, const Tensor& real);
+/// What `t` was told to stand for, or null.
+inline const Tensor* stands_for(const Tensor& t) {
+  const TensorImpl* impl = impl_of(t);
+  bool stands = impl->extra && impl->extra->concrete.defined() && !t.is_fake();
+  return stands ? &impl->extra->concrete : nullptr;
+}
+
+}  // namespace tenon
