@@ -30,10 +30,10 @@ TEST_F(Calls, ExplainTellsOfRecordingsAndSkips) {
   auto f = compile([](const Tensor& x) { return (x * 2.0).relu() + 1.0; }, recorded());
   for (int i = 0; i < 4; ++i) f(there(ones({4})));
   EXPECT_THAT(f.explain(), HasSubstr(": 1 recording of 1 size, with "));
-  auto g = compile([](const Tensor& x) { return x + multinomial(x, 4, true); }, recorded());
+  auto g = compile([](const Tensor& x) { return x + rand_like(x); }, recorded());
   g(there(ones({4})));
   EXPECT_THAT(g.explain(),
-              HasSubstr("not recorded: aten.multinomial.default draws random numbers on the CPU "
+              HasSubstr("not recorded: aten.rand_like.default draws random numbers on the CPU "
                         "(unsafe_op, "));
 }
 
@@ -43,7 +43,7 @@ TEST_F(Calls, LogsNameRecordingsSkipsAndStaticInputs) {
   Tensor w = there(ones({4}));
   auto f = compile([&](const Tensor& x) { return x * w; }, recorded());
   for (int i = 0; i < 3; ++i) f(there(ones({4})));
-  auto g = compile([](const Tensor& x) { return x + multinomial(x, 4, true); }, recorded());
+  auto g = compile([](const Tensor& x) { return x + rand_like(x); }, recorded());
   g(there(ones({4})));
   set_logs("");
   std::string log = testing::internal::GetCapturedStderr();
@@ -97,8 +97,7 @@ TEST(Report, TellsOfRecordingsAndSkips) {
   w.requires_grad_();
   auto f = compile([&](const Tensor& x) { return (x * w).relu().sum(); }, recorded());
   for (int i = 0; i < 4; ++i) f(there(ones({4}))).backward();
-  auto g =
-      compile([](const Tensor& x) { return x + multinomial(x, 4, true); }, recorded({}, "noise"));
+  auto g = compile([](const Tensor& x) { return x + rand_like(x); }, recorded({}, "noise"));
   g(there(ones({4})));
   write_report(file);
   std::ostringstream page;
@@ -106,50 +105,8 @@ TEST(Report, TellsOfRecordingsAndSkips) {
   EXPECT_THAT(page.str(), HasSubstr(", forward: 1 recording of 1 size, with "));
   EXPECT_THAT(page.str(), HasSubstr(", backward: 1 recording of 1 size, with "));
   EXPECT_THAT(page.str(), HasSubstr("2 replays, 1 warm-up"));
-  EXPECT_THAT(page.str(), HasSubstr("not recorded: aten.multinomial.default draws"));
+  EXPECT_THAT(page.str(), HasSubstr("not recorded: aten.rand_like.default draws"));
   EXPECT_THAT(f.explain(), HasSubstr(", backward: 1 recording of 1 size, with "));
-}
-
-// ---- random numbers
-
-// Each call draws what the same call draws in eager mode.
-TEST_F(Calls, RecordingsDrawAnewAsEagerCallsDo) {
-  auto body = [](const Tensor& x) { return (x + rand_like(x)) * bernoulli(x * 0.0 + 0.5); };
-  auto f = compile(body, recorded());
-  std::vector<Tensor> found, expected;
-  manual_seed(5);
-  for (int i = 0; i < 6; ++i) found.push_back(moved(kCPU, f(there(ones({6})))));
-  manual_seed(5);
-  for (int i = 0; i < 6; ++i) expected.push_back(moved(kCPU, body(there(ones({6})))));
-  for (int i = 0; i < 6; ++i)
-    expect_equal(found[size_t(i)], expected[size_t(i)], std::to_string(i));
-  EXPECT_FALSE(equal(found[4], found[5]));
-  EXPECT_EQ(skips("unsafe_op"), 0);
-  EXPECT_EQ(n_replays(), 4);
-}
-
-TEST_F(Calls, DropoutInTrainingIsRecorded) {
-  auto losses = [](const Options& options) {
-    manual_seed(11);
-    Tensor w = there(ones({8, 8}) * 0.25);
-    w.requires_grad_();
-    auto f =
-        compile([&](const Tensor& x) { return dropout(x.matmul(w), 0.5, true).sum(); }, options);
-    std::vector<Tensor> out;
-    for (int i = 0; i < 6; ++i) {
-      w.set_grad({});
-      Tensor loss = f(there(ones({8, 8})));
-      loss.backward();
-      out.push_back(moved(kCPU, loss.detach()));
-      out.push_back(moved(kCPU, w.grad()));
-    }
-    return out;
-  };
-  Options plain;
-  plain.disable = true;
-  std::vector<Tensor> found = losses(recorded()), expected = losses(plain);
-  for (size_t i = 0; i < found.size(); ++i) expect_equal(found[i], expected[i], std::to_string(i));
-  EXPECT_EQ(skips("unsafe_op"), 0);
 }
 
 // ---- flags
