@@ -57,6 +57,7 @@ std::shared_ptr<Graph> Pt2Nodes::body(const Pt2Graph& source, const std::string&
   Pt2Nodes nodes(*body, symbols_, device_);
   nodes.grad_mode_ = grad_mode_;
   nodes.autocast_ = autocast_;
+  nodes.exported_on_ = exported_on_;
   Pt2Scope scope;
   for (const Pt2Argument& input : source.inputs) {
     require(input.kind == Pt2Kind::tensor, ErrorCode::unsupported,

@@ -97,7 +97,9 @@ class Pt2Nodes {
   void cast_arguments(const OpEntry& op, std::vector<Value>& args);
   ValueId cast(ValueId id, Dtype to);
   void enter_region(const Pt2Node& node);
+  DeviceType exported_type() const;
 
+  std::string exported_on_;        ///< the type of device that the archive's tensors were on
   std::string grad_mode_;          ///< of the region being written in place: "", "on", "off"
   std::optional<Dtype> autocast_;  ///< of that region
   ArgumentLists cast_lists_;

@@ -112,6 +112,7 @@ TensorMeta Pt2Nodes::meta(const Pt2TensorMeta& source, SymInt& offset) {
   TensorMeta meta;
   meta.dtype = source.dtype;
   meta.device = device_;
+  if (exported_on_.empty()) exported_on_ = source.device.type;
   for (const Pt2Sym& s : source.sizes) meta.sizes.push_back(size(s));
   for (const Pt2Sym& s : source.strides) meta.strides.push_back(size(s));
   offset = size(source.storage_offset);
@@ -242,7 +243,7 @@ void Pt2Nodes::cast_arguments(const OpEntry& op, std::vector<Value>& args) {
   };
   for (const Value& a : args) for_each_value(a, note);
   bool names_dtype = std::ranges::any_of(args, [](const Value& a) { return a.tag == Tag::dtype; });
-  std::optional<Dtype> to = autocast_type({op, device_.type, given, names_dtype}, *autocast_);
+  std::optional<Dtype> to = autocast_type({op, exported_type(), given, names_dtype}, *autocast_);
   if (!to) return;
   auto fitting = [&](ValueId id) { return is_tensor(id) ? cast(id, *to) : id; };
   map_arguments(args, cast_lists_, fitting, keep_numbers);
@@ -267,7 +268,12 @@ ValueId Pt2Nodes::cast(ValueId id, Dtype to) {
   return graph_.node(graph_.add_node(op.id, args, std::move(values))).first_result;
 }
 
-// A region counts where the model runs on its type of device.
+DeviceType Pt2Nodes::exported_type() const {
+  return exported_on_ == "cuda" ? DeviceType::cuda : DeviceType::cpu;
+}
+
+// A region counts where the model was exported on its type of device: the dtypes in the archive are
+// those of then, and its device moves with the model.
 void Pt2Nodes::enter_region(const Pt2Node& node) {
   if (node.op == "wrap_with_set_grad_enabled") {
     grad_mode_ = node.inputs[0].value.boolean ? "on" : "off";
@@ -278,12 +284,12 @@ void Pt2Nodes::enter_region(const Pt2Node& node) {
   require(device.kind == Pt2Kind::string && enabled.kind == Pt2Kind::boolean, ErrorCode::bad_file,
           "{}: expected a device type and whether autocast is enabled as arguments 0 and 2",
           node.target);
-  if (device.text != type_name(device_.type)) return;
+  if (device.text != type_name(exported_type())) return;
   autocast_.reset();
   if (!enabled.boolean) return;
   require(dtype.kind == Pt2Kind::none || dtype.kind == Pt2Kind::dtype, ErrorCode::bad_file,
           "{}: expected a dtype or nothing as argument 1", node.target);
-  Dtype of_device = device_.type == DeviceType::cpu ? Dtype::bf16 : Dtype::f16;  // PyTorch's
+  Dtype of_device = exported_type() == DeviceType::cpu ? Dtype::bf16 : Dtype::f16;  // PyTorch's
   autocast_ = dtype.kind == Pt2Kind::none ? of_device : dtype.dtype;
 }
 

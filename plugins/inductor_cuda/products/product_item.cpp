@@ -21,6 +21,19 @@ Alignments alignments_of(const Problem& p, std::span<void* const> pointers) {
           .result = result};
 }
 
+// So that a recording changes addresses where it otherwise copies operands and results.
+void tell_what_is_touched(const Device& device, const Problem& p, std::span<void* const> pointers,
+                          void* workspace, tn_stream* stream) {
+  std::vector<void*> touched{place_of(p.left, p.dtype, pointers),
+                             place_of(p.right, p.dtype, pointers),
+                             place_of(p.result, p.result_dtype, pointers)};
+  if (p.bias) touched.push_back(place_of(*p.bias, p.bias_dtype, pointers));
+  if (p.added) touched.push_back(place_of(*p.added, p.result_dtype, pointers));
+  if (workspace) touched.push_back(workspace);
+  tenon::plugin::check(
+      device.api->note_foreign_work(stream, touched.data(), static_cast<uint32_t>(touched.size())));
+}
+
 }  // namespace
 
 ProductItem::ProductItem(tn_ctx* ctx, const loopir::Program& program,
@@ -81,8 +94,10 @@ void ProductItem::run(const ProductPlan& plan, std::span<void* const> pointers, 
   if (!plan.by_library) return plan.by_kernel->run(p, pointers, stream);
   // The library works on the thread's device.
   lt::Stream native = native_stream(device_, stream);
-  if (auto by_library = for_alignments(plan, alignments_of(p, pointers)))
-    return by_library->run(p, pointers, workspace, native, product_.name);
+  if (auto by_library = for_alignments(plan, alignments_of(p, pointers))) {
+    by_library->run(p, pointers, workspace, native, product_.name);
+    return tell_what_is_touched(device_, p, pointers, workspace, stream);
+  }
   CodeStatistics not_told;
   own(nullptr, p, not_told)->run(p, pointers, stream);
 }
