@@ -1,7 +1,6 @@
 // The public functions of tenon/autograd.h: modes, backward, grad, hooks.
 #include <tenon/autograd.h>
 
-#include "autograd/anomaly.h"
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
 #include "autograd/leaf_update.h"

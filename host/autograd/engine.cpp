@@ -15,7 +15,6 @@
 #include "autograd/engine.h"
 
 #include "autograd/accumulate_grad.h"
-#include "autograd/anomaly.h"
 #include "autograd/grad_state.h"
 #include "autograd/pass_streams.h"
 #include "core/dispatch.h"

@@ -12,6 +12,12 @@ struct EngineOptions {
   bool accumulate = true;  ///< into the gradients of leaves; else only `wanted` is computed
 };
 
+/// Whether passes of this thread look for NaN, and tell where nodes were made.
+struct AnomalyMode {
+  bool enabled = false, check_nan = true;
+};
+AnomalyMode& anomaly_mode();
+
 /// What the innermost pass of this thread was asked for; null outside of one.
 const EngineOptions* current_pass();
 

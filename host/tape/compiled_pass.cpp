@@ -2,7 +2,7 @@
 #include "tape/compiled_pass.h"
 
 #include "aot/backward_autocast.h"
-#include "autograd/anomaly.h"
+#include "autograd/engine.h"
 #include "compile/compile_graph.h"
 #include "config/flags.h"
 #include "core/device/matmul_precision.h"

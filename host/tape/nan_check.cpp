@@ -2,7 +2,7 @@
 #include "tape/nan_check.h"
 
 #include "autograd/accumulate_grad.h"
-#include "autograd/anomaly.h"
+#include "autograd/engine.h"
 #include "autograd/grad_state.h"
 #include "core/dispatch.h"
 #include "core/error.h"
