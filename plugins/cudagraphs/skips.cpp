@@ -73,6 +73,9 @@ bool is_one_of(std::string_view op, std::initializer_list<std::string_view> begi
   return std::ranges::any_of(beginnings, [&](std::string_view b) { return op.starts_with(b); });
 }
 
+// Mirrors what PyTorch's inductor looks for in a graph (get_first_incompatible_cudagraph_node in
+// torch/_inductor/utils.py), op by op, and what this host has besides.
+
 // A mask says by its values how many elements are meant.
 bool puts_by_mask(const graph& g, const node& n) {
   if (!is_one_of(sv(n.op_name), {"aten.index_put", "aten._unsafe_index_put", "aten.index."}))
