@@ -8,6 +8,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/inline_vector.h"
 #include "report/events.h"
 #include "report/log.h"
 #include "runtime/compiled_backward.h"
@@ -204,34 +205,24 @@ static void add(std::atomic<int64_t>& counter, int64_t n) {
 class HeldArguments {
  public:
   explicit HeldArguments(const Leaves& leaves) : leaves_(leaves.tensors) {
-    size_t n = leaves_.size();
-    if (n > few) many_ = std::make_unique<Held[]>(n);
-    held_ = many_ ? many_.get() : reinterpret_cast<Held*>(inline_);
-    for (size_t i = 0; i < n; ++i) {
-      Held* held = many_ ? held_ + i : std::construct_at(held_ + i);
-      held->given = std::exchange(place(i), &held->tensor);
-      held->tensor = *held->given;
-    }
+    for (size_t i = 0; i < leaves_.size(); ++i) held_.push_back({leaves_[i], *leaves_[i]});
+    for (size_t i = 0; i < held_.size(); ++i) place(i) = &held_[i].tensor;
   }
   ~HeldArguments() {
-    for (size_t i = 0; i < leaves_.size(); ++i) place(i) = held_[i].given;
-    if (!many_) std::destroy_n(held_, leaves_.size());
+    for (size_t i = 0; i < held_.size(); ++i) place(i) = held_[i].given;
   }
   HeldArguments(const HeldArguments&) = delete;
 
  private:
-  static constexpr size_t few = 24;  // calls that are quick need no heap
   struct Held {
-    const Tensor* given = nullptr;
+    const Tensor* given;
     Tensor tensor;
   };
   // The array is a local variable of the call, and nobody else's.
   const Tensor*& place(size_t i) { return const_cast<const Tensor*&>(leaves_.data()[i]); }
 
   const LeafArray<const Tensor*, 24>& leaves_;
-  alignas(Held) std::byte inline_[few * sizeof(Held)];
-  std::unique_ptr<Held[]> many_;
-  Held* held_;
+  InlineVector<Held, 24> held_;  // calls that are quick need no heap
 };
 
 void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {

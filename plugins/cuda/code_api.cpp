@@ -78,10 +78,6 @@ tn_status* native_stream(int32_t dev, tn_stream* stream, void** out) {
   });
 }
 
-}  // namespace
-
-namespace {
-
 tn_cuda_api filled_api() {
   tn_cuda_api t{};
   t.struct_size = sizeof t;

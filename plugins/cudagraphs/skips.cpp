@@ -99,7 +99,7 @@ const char* unsafe_because(const node& n) {
     return "calls back into the program";
   if (op.starts_with("tenon.philox_"))
     return "draws with a state of the generator that it is given";
-  if (n.tags & TN_TAG_RANDOM) return "draws random numbers on the CPU";
+  if (n.tags & TN_TAG_RANDOM) return "draws random numbers, which a replay would draw again";
   bool only_asks = is_one_of(op, {"aten._assert_tensor_metadata", "aten._assert_scalar"});
   if ((n.tags & TN_TAG_SIDE_EFFECT) && !only_asks) return "has effects besides its results";
   return nullptr;

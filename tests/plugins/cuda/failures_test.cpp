@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +25,18 @@ double step(nn::Linear& layer, optim::SGD& opt, const Tensor& x) {
   return static_cast<double>(loss.item<float>());
 }
 
+// The call that was made to fail is named. What gives back only logs, and where a device does not
+// tell its properties nothing is compiled for it: the op runs on the CPU then.
+void expect_told(const std::string& why, uint64_t nth) {
+  static const std::set<std::string> quiet{"", "cuMemFreeAsync", "cuModuleUnload", "cuMemGetInfo",
+                                           "cuDeviceGetAttribute"};
+  std::string call = failed_call() ? failed_call() : "";
+  if (why == "no error")
+    EXPECT_TRUE(quiet.contains(call)) << "call " << nth << " " << call;
+  else
+    EXPECT_THAT(why, HasSubstr(call)) << "call " << nth;
+}
+
 TEST(CudaFailures, AFailureAtEachCallOfAStepIsNamedAndTheNextStepWorks) {
   TENON_NEEDS_THE_DOUBLE();
   WithFallback fallback;
@@ -37,17 +51,7 @@ TEST(CudaFailures, AFailureAtEachCallOfAStepIsNamedAndTheNextStepWorks) {
   ASSERT_GT(calls, 20u);
   for (uint64_t nth = 1; nth <= calls; ++nth) {
     fail_at("*", nth, 999);
-    std::string why = "no error";
-    try {
-      step(layer, opt, x);
-    } catch (const Error& e) {
-      why = e.what();
-    }
-    const char* call = failed_call();
-    // What gives back cannot throw: it only logs. A failure there must not reach the step.
-    if (call && std::string(call) != "cuMemFreeAsync" && why != "no error") {
-      EXPECT_THAT(why, HasSubstr(call)) << "call " << nth;
-    }
+    expect_told(error_of([&] { step(layer, opt, x); }), nth);
     fail_at("*", 0, 0);
     step(layer, opt, x);
   }
@@ -78,20 +82,16 @@ TEST(CudaFailures, AFailureAtEachCallOfAStepThatCompilesLeaksNothing) {
   for (uint64_t nth = 1; nth <= calls; ++nth) {
     fail_at("*", nth, 999);
     std::string why = error_of([&] { cold_step(); });
-    const char* call = failed_call();
-    std::string_view name = call ? call : "";
-    bool frees = name == "cuMemFreeAsync";  // that it did not is only logged
-    bool is_told = !frees && name != "cuModuleUnload";
-    if (is_told && why != "no error") {
-      EXPECT_THAT(why, HasSubstr(call)) << "call " << nth;
-    }
+    std::string name = failed_call() ? failed_call() : "";
+    expect_told(why, nth);
     fail_at("*", 0, 0);
     EXPECT_EQ(error_of([&] { cold_step(); }), "no error") << "after call " << nth;
     FakeCudaCounts after = held();
-    EXPECT_LE(after.allocations, before.allocations + frees) << "call " << nth << " " << name;
+    EXPECT_LE(after.allocations, before.allocations + (name == "cuMemFreeAsync"))
+        << "call " << nth << " " << name;
     EXPECT_EQ(after.modules, before.modules + (name == "cuModuleUnload"))
         << "call " << nth << " " << name;
-    EXPECT_LE(after.events, before.events + 1) << "call " << nth << " " << name;
+    EXPECT_EQ(after.events, before.events) << "call " << nth << " " << name;
     before = after;
   }
 }

@@ -1,6 +1,8 @@
 // Helpers of the tests.
 #include "graphs.h"
 
+#include "needs_gpu.h"
+
 #include <tenon/report.h>
 
 #include <tenon/cuda.h>
@@ -14,10 +16,7 @@
 namespace tenon::graphs {
 
 void Graphs::SetUp() {
-#ifdef TENON_OVER_THE_DOUBLE
-  ASSERT_GT(device_count(DeviceType::cuda), 0) << why_no_device(DeviceType::cuda);
-#endif
-  if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << why_no_device(DeviceType::cuda);
+  TENON_NEEDS_A_GPU();
   reset();
   manual_seed(7);
 }

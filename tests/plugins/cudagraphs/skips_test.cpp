@@ -101,7 +101,8 @@ const std::vector<Row>& rows() {
        "  input %x: f32[4] on cuda:0\n"
        "  %y: f32[4] on cuda:0 = aten.rand_like.default(%x)\n"
        "  output %y\n",
-       "not recorded: aten.rand_like.default draws random numbers on the CPU (unsafe_op, "},
+       "not recorded: aten.rand_like.default draws random numbers, which a replay would draw again "
+       "(unsafe_op, "},
       {"dynamic_shapes",
        "  symbol s0 in [1, inf] hint 4 from size(%x, 0)\n"
        "  input %x: f32[s0] on cuda:0\n"
@@ -205,7 +206,8 @@ TEST_F(Skips, WithPartitionOnlyTheNodeItselfRunsDirectly) {
   for (int i = 0; i < 4; ++i) expect_equal(f(there(x + double(i))), (x + double(i)) * 2.0 - 2.0);
   EXPECT_GE(n_recordings(), 2);
   EXPECT_GE(n_replays(), 2);
-  EXPECT_THAT(f.explain(), HasSubstr("draws random numbers on the CPU (unsafe_op, "));
+  EXPECT_THAT(f.explain(),
+              HasSubstr("draws random numbers, which a replay would draw again (unsafe_op, "));
 }
 
 }  // namespace

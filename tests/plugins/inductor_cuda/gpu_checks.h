@@ -1,6 +1,8 @@
 // What tests on a device share: one is there, and results are those of the CPU.
 #pragma once
 
+#include "needs_gpu.h"
+
 #include <tenon/devices.h>
 #include <tenon/tenon.h>
 
@@ -17,10 +19,7 @@ inline constexpr Device gpu(DeviceType::cuda);
 class Gpu : public testing::Test {
  protected:
   void SetUp() override {
-#ifdef TENON_OVER_THE_DOUBLE
-    ASSERT_GT(device_count(DeviceType::cuda), 0) << why_no_device(DeviceType::cuda);
-#endif
-    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << why_no_device(DeviceType::cuda);
+    TENON_NEEDS_A_GPU();
     manual_seed(7);
   }
 };

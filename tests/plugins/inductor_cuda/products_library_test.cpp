@@ -22,8 +22,8 @@ class GpuProductsLibrary : public Gpu {
     on_gpu(randn({8, 8})).matmul(on_gpu(randn({8, 8})));  // opens it
     void* library = ::dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD);
     asked_ = library ? ::dlsym(library, "fake_cublaslt_counts") : nullptr;
+    ASSERT_TRUE(asked_) << "cuBLASLt is not the double";
   }
-  bool has_library() const { return asked_; }
   FakeCublasLtCounts library() const {
     return reinterpret_cast<FakeCublasLtCounts (*)()>(asked_)();
   }
@@ -32,11 +32,7 @@ class GpuProductsLibrary : public Gpu {
   void* asked_ = nullptr;
 };
 
-#define TENON_NEEDS_THE_LIBRARY() \
-  if (!has_library()) GTEST_SKIP() << "asks the double of cuBLASLt"
-
 TEST_F(GpuProductsLibrary, EpiloguesGoIntoTheLibrary) {
-  TENON_NEEDS_THE_LIBRARY();
   Tensor x = on_gpu(randn({16, 32})), w = on_gpu(randn({24, 32})), b = on_gpu(randn({24}));
   auto epilogue_of = [&](auto f) {
     uint64_t before = library().products;
@@ -61,7 +57,6 @@ TEST_F(GpuProductsLibrary, EpiloguesGoIntoTheLibrary) {
 }
 
 TEST_F(GpuProductsLibrary, APlanIsMadeOnceForSizes) {
-  TENON_NEEDS_THE_LIBRARY();
   Tensor w = on_gpu(randn({32, 24}));
   auto multiply = [&](int64_t rows) { return on_gpu(randn({rows, 32})).matmul(w); };
   multiply(10), multiply(11);
@@ -77,7 +72,6 @@ TEST_F(GpuProductsLibrary, APlanIsMadeOnceForSizes) {
 }
 
 TEST_F(GpuProductsLibrary, DeterministicSumsAreNotInTheOrderOfBlocks) {
-  TENON_NEEDS_THE_LIBRARY();
   Tensor x = on_gpu(randn({16, 32})), w = on_gpu(randn({32, 24}));
   x.matmul(w);
   EXPECT_EQ(library().reductions, lt::reduction_any);
@@ -88,7 +82,6 @@ TEST_F(GpuProductsLibrary, DeterministicSumsAreNotInTheOrderOfBlocks) {
 }
 
 TEST_F(GpuProductsLibrary, FullPrecisionAndAWorkspaceOfTheCall) {
-  TENON_NEEDS_THE_LIBRARY();
   Tensor x = randn({16, 100}), w = randn({100, 24});
   expect_close(on_gpu(x).matmul(on_gpu(w)), x.matmul(w), "with partial sums");
   EXPECT_EQ(library().compute, lt::compute_f32);
@@ -105,7 +98,6 @@ TEST_F(GpuProductsLibrary, FullPrecisionAndAWorkspaceOfTheCall) {
 }
 
 TEST_F(GpuProductsLibrary, TheWishForTf32IsGuarded) {
-  TENON_NEEDS_THE_LIBRARY();
   Tensor x = on_gpu(randn({16, 32})), w = on_gpu(randn({32, 24}));
   auto f = compile([](const Tensor& x, const Tensor& w) { return x.matmul(w).relu(); });
   auto compute = [&](auto&& call) {
@@ -126,7 +118,6 @@ TEST_F(GpuProductsLibrary, TheWishForTf32IsGuarded) {
 }
 
 TEST_F(GpuProductsLibrary, WhatItHasNoAlgorithmForGoesByAKernelOfOurOwn) {
-  TENON_NEEDS_THE_LIBRARY();
   auto f = compile([](const Tensor& x, const Tensor& w, const Tensor& b) {
     return gelu(linear(x, w, b), "tanh");
   });
@@ -140,7 +131,6 @@ TEST_F(GpuProductsLibrary, WhatItHasNoAlgorithmForGoesByAKernelOfOurOwn) {
 }
 
 TEST_F(GpuProductsLibrary, AFailureAtEachCallIsNamedAndTheNextCallWorks) {
-  TENON_NEEDS_THE_LIBRARY();
   Tensor w = randn({32, 24}), b = randn({24});
   Tensor tw = on_gpu(w), tb = on_gpu(b);
   int64_t rows = 200;
@@ -175,7 +165,7 @@ TEST_F(GpuProductsLibrary, MemoryDoesNotGrow) {
 }
 
 TEST_F(GpuProductsLibrary, OfEachDevice) {
-  if (device_count(DeviceType::cuda) < 2) GTEST_SKIP() << "needs two devices";
+  ASSERT_GE(device_count(DeviceType::cuda), 2) << "TENON_FAKE_CUDA_DEVICES=2";
   Tensor x = randn({16, 32}), w = randn({32, 24});
   for (int index : {0, 1, 0, 1}) {
     Device device(DeviceType::cuda, index);

@@ -1,4 +1,5 @@
 // Random numbers on a device are those of the CPU: eagerly, compiled, and in training.
+#include "needs_gpu.h"
 #include "report/events.h"
 
 #include <tenon/devices.h>
@@ -18,12 +19,7 @@ constexpr Device gpu(DeviceType::cuda);
 
 class GpuRandom : public testing::Test {
  protected:
-  void SetUp() override {
-#ifdef TENON_OVER_THE_DOUBLE
-    ASSERT_GT(device_count(DeviceType::cuda), 0) << why_no_device(DeviceType::cuda);
-#endif
-    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << why_no_device(DeviceType::cuda);
-  }
+  void SetUp() override { TENON_NEEDS_A_GPU(); }
 };
 
 int64_t compiles() {

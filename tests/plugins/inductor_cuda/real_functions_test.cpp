@@ -1,4 +1,6 @@
 // Functions of f64 that a GPU has no instructions for, against the CPU's.
+#include "needs_gpu.h"
+
 #include <tenon/devices.h>
 #include <tenon/tenon.h>
 
@@ -17,12 +19,7 @@ constexpr Device gpu(DeviceType::cuda);
 
 class GpuFunctions : public testing::Test {
  protected:
-  void SetUp() override {
-#ifdef TENON_OVER_THE_DOUBLE
-    ASSERT_GT(device_count(DeviceType::cuda), 0) << why_no_device(DeviceType::cuda);
-#endif
-    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << why_no_device(DeviceType::cuda);
-  }
+  void SetUp() override { TENON_NEEDS_A_GPU(); }
 };
 
 using Function = std::function<Tensor(const Tensor&)>;

@@ -3,6 +3,7 @@
 #include "core/tensor/tensor_impl.h"
 #include "cuda/double.h"
 #include "cuda/recorded_function.h"
+#include "needs_gpu.h"
 
 #include <gtest/gtest.h>
 
@@ -17,10 +18,7 @@ using Tensors = std::vector<Tensor>;
 class RecordedOps : public testing::Test {
  protected:
   void SetUp() override {
-#ifdef TENON_OVER_THE_DOUBLE
-    ASSERT_GT(device_count(DeviceType::cuda), 0) << why_no_device(DeviceType::cuda);
-#endif
-    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << why_no_device(DeviceType::cuda);
+    TENON_NEEDS_A_GPU();
     manual_seed(7);
   }
 };

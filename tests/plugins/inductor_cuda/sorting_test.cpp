@@ -1,4 +1,6 @@
 // Sorting, choosing and grouping on a GPU, against the CPU: the plugin kernels_cub.
+#include "needs_gpu.h"
+
 #include <tenon/devices.h>
 #include <tenon/tenon.h>
 
@@ -27,7 +29,7 @@ bool are_same(const Tensor& a, const Tensor& b) {
 class GpuSorting : public testing::Test {
  protected:
   void SetUp() override {
-    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << why_no_device(DeviceType::cuda);
+    TENON_NEEDS_A_GPU();
     try {
       sort(there(ones({2})));
     } catch (const Error& e) {
