@@ -29,6 +29,8 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
+bool is_child = false;  // started by this program
+
 std::string overview() {
   std::string out =
       "usage: tenon VERB [ARGUMENTS] [OPTIONS]\n\nCompiles and runs models; see the docs.\n\n";
@@ -119,8 +121,8 @@ int run_verb(const Verb& verb, Arguments arguments) {
     return fail_usage(usage_message(verb, *app, error));
   }
   apply(globals);
-  // The terminal of a program that is traced is its own.
-  bool has_terminal = verb.name != "trace";
+  // The terminal of a program that is traced is its own; a child leaves the line to its parent.
+  bool has_terminal = verb.name != "trace" && !is_child;
   ProgressLine progress(message("tenon {}", verb.name), has_terminal && !globals.quiet);
   return action(globals);
 }
@@ -205,7 +207,7 @@ int main(int argc, char** argv) {
   for (int signal : {SIGTERM, SIGHUP})
     if (std::signal(signal, tenon::cli::on_request_to_end) == SIG_IGN)
       std::signal(signal, SIG_IGN);  // as nohup wants it
-  tenon::end_with_parent();
+  tenon::cli::is_child = tenon::end_with_parent();
   tenon::report_crashes();
   try {
     return tenon::cli::finish(tenon::cli::run_caught({argv + std::min(argc, 1), argv + argc}));

@@ -137,9 +137,9 @@ pid_t start_self(const std::vector<std::string>& arguments, std::span<const Chil
   return child;
 }
 
-void end_with_parent() {
+bool end_with_parent() {
   const char* text = std::getenv(parent_variable);
-  if (!text) return;
+  if (!text) return false;
   pid_t parent = std::atoi(text);
   ::unsetenv(parent_variable);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -147,6 +147,7 @@ void end_with_parent() {
   if (!is_child && is_gone) ::_exit(1);         // before we got here
   if (!is_child) ::prctl(PR_SET_PDEATHSIG, 0);  // the variable was meant for another program
   if (is_child) leave_no_graphs();              // what it crashes at is known to its parent
+  return is_child;
 }
 
 int wait_for(pid_t child) {

@@ -20,8 +20,8 @@ struct ChildFile {
 pid_t start_self(const std::vector<std::string>& arguments, std::span<const ChildFile> files,
                  const std::vector<std::string>& environment = {});
 /// In the program that start_self() started: from now on it is killed when its parent ends, in
-/// whatever way. Nothing anywhere else.
-void end_with_parent();
+/// whatever way. Nothing anywhere else. Tells whether this is such a program.
+bool end_with_parent();
 /// Waits for its end and gives the status of waitpid.
 int wait_for(pid_t child);
 

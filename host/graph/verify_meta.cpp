@@ -152,6 +152,17 @@ bool may_be_same(SymIntList a, SymIntList b) {
   return true;
 }
 
+// Whether the graph writes to memory, and says of any result which memory it has: then the groups are
+// what the writes go by.
+bool writes_by_groups(const Graph& graph) {
+  bool tells = std::ranges::any_of(graph.values(), [](const GraphValue& v) {
+    return v.source == ValueSource::node && v.alias_group != 0;
+  });
+  return tells && std::ranges::any_of(graph.nodes(), [](const Node& node) {
+           return entry_of(node.op).mutated_args != 0;
+         });
+}
+
 class MetaVerifier {
  public:
   /// Without `trial` for a pass of ours, which must say it all. With it for a file, whose strides
@@ -238,8 +249,27 @@ class MetaVerifier {
           n, message("it gives {} parts, the graph says {}", tensors.size(), node.n_results));
     for (uint32_t r = 0; r < node.n_results; ++r) {
       if (!is_list && results.values[r].is_number()) continue;
-      compare(n, r, is_list ? tensors[r] : take<Tensor>(results.values[r]));
+      Tensor fake = is_list ? tensors[r] : take<Tensor>(results.values[r]);
+      compare(n, r, fake);
+      if (tells_memory_) compare_memory(n, r, fake, fakes.args);
       if (!is_list) note_restriding(node, op, r);
+    }
+  }
+
+  // A write reaches what the graph says to share memory, so that must hold of views and of what is
+  // written in place.
+  void compare_memory(NodeId n, uint32_t r, const Tensor& fake, std::span<const Value> args) {
+    const Node& node = graph_.node(n);
+    uint32_t group = graph_.value(node.first_result + r).alias_group;
+    for (size_t i = 0; fake.defined() && i < args.size(); ++i) {
+      if (args[i].tag != Tag::tensor || node.args[i].tag != Tag::ref) continue;
+      auto id = static_cast<ValueId>(node.args[i].payload);
+      if (!shares_storage(*args[i].as<Tensor>(), fake)) continue;
+      if (group == 0 || group != graph_.value(id).alias_group)
+        problem(n,
+                message("result {} shares the memory of argument {}, the graph says alias {} and "
+                        "alias {}",
+                        r, i, group, graph_.value(id).alias_group));
     }
   }
 
@@ -315,6 +345,7 @@ class MetaVerifier {
   TrialSymbols* trial_;
   FakeSource source_;
   std::vector<MetaProblem> problems_;
+  bool tells_memory_ = trial_ && writes_by_groups(graph_);
 };
 
 }  // namespace

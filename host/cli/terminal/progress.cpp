@@ -21,8 +21,8 @@ void write_to_terminal(std::string_view text) { (void)!::write(2, text.data(), t
 }  // namespace
 
 ProgressLine::ProgressLine(std::string verb, bool is_wanted) : verb_(std::move(verb)) {
-  // Children, whose stderr is the same terminal, leave the line to who has started them.
-  if (!is_wanted || !::isatty(2) || ::getpgrp() != ::getpid()) return;
+  // What runs in the background does not write into the line that is typed.
+  if (!is_wanted || ::tcgetpgrp(2) != ::getpgrp()) return;
   // Signals are for the threads that work.
   sigset_t all, before;
   sigfillset(&all);

@@ -41,6 +41,7 @@ class Importer {
   void bind_symbols();
   void add_outputs();
   void add_output(const Pt2Output& output);
+  void build_graph();
   void attach_weights();
   uint32_t input_of(const std::string& target) const;
 
@@ -244,15 +245,25 @@ void Importer::attach_weights() {
   }
 }
 
-ImportedModel Importer::run() {
-  std::string missing = unsupported_ops(program_);
-  require(missing.empty(), ErrorCode::unsupported, "{}: {}", program_.file, missing);
-  ShapeEnvScope scope(symbols_.env());
+void Importer::build_graph() {
   declare_symbols();
   for (uint32_t i = 0; i < program_.inputs.size(); ++i) add_input(i);
   bind_symbols();
   nodes_.add_all(program_.graph, scope_);
   add_outputs();
+}
+
+ImportedModel Importer::run() {
+  std::string missing = unsupported_ops(program_);
+  require(missing.empty(), ErrorCode::unsupported, "{}: {}", program_.file, missing);
+  ShapeEnvScope scope(symbols_.env());
+  try {
+    build_graph();
+  } catch (const UserError& error) {
+    // Sizes that no arithmetic holds are found by rooms that know of no file.
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    throw UserError(ErrorCode::bad_file, message("{}: {}", program_.file, error.what()));
+  }
   if (options_.with_weights) attach_weights();
   admit_graph(*graph_, program_.file);
   model_.file = program_.file;
