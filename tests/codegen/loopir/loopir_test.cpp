@@ -225,6 +225,20 @@ TEST_F(Nests, SumsOfRowsHaveTheirLanesInTheRow) {
   EXPECT_EQ(nest.lanes_of_stage[0], stage.inner[0]);
 }
 
+// What is stored once a row, beside its neighbours, does not make loads of the row gathers.
+TEST_F(Nests, MeansOfRowsHaveTheirLanesInTheRow) {
+  Id i = variable(64), j = variable(128);
+  Kernel kernel = summing({i}, {j}, none, x.add(times(128, i), j));
+  kernel.stages[0].statements[0].buffer = none;
+  Statement stored;
+  stored.value = x.value({value_folded, TN_F32, 0});
+  stored.buffer = 1, stored.index = i;
+  kernel.stages.push_back({{}, {stored}});
+  Nest nest = made(std::move(kernel));
+  EXPECT_EQ(nest.lanes, none);
+  EXPECT_EQ(nest.lanes_of_stage, (Ids{j, none}));
+}
+
 TEST_F(Nests, SumsOfColumnsHaveAColumnInEachLane) {
   Id i = variable(64), j = variable(64);
   Nest nest = made(summing({j}, {i}, j, x.add(times(64, i), j)));
