@@ -40,7 +40,7 @@ struct Frame;
 
 /// What running a body has given.
 struct BodyResults {
-  std::vector<Tensor> tensors;
+  detail::ResultTensors tensors;
   detail::Leaves plain;
 };
 

@@ -40,8 +40,8 @@ class Follower {
     bool captures_scalars;  ///< recordings take numbers of the data for symbols
   };
 
-  /// `first` serves a call with these arguments.
-  Follower(const detail::Leaves& leaves, const PathVersion& first, Helpers helpers);
+  /// `first` serves a call with these arguments; it and `helpers` stay where they are.
+  Follower(const detail::Leaves& leaves, const PathVersion& first, const Helpers& helpers);
   ~Follower();
   Follower(const Follower&) = delete;
 
@@ -85,8 +85,8 @@ class Follower {
   void finish_segments();
   void finish_recording();
 
-  const Helpers helpers_;
-  const PathVersion first_;
+  const Helpers& helpers_;
+  const PathVersion& first_;
   std::vector<PathVersion> others_;
   bool asked_for_others_ = false;
   Walk walk_;
@@ -96,7 +96,7 @@ class Follower {
   std::string difference_;  // empty: it does what is only recorded
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<TraceScope> trace_scope_;
-  std::optional<Recording> recording_;
+  std::unique_ptr<Recording> recording_;
 };
 
 }  // namespace tenon
