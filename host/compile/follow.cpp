@@ -113,7 +113,8 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
     late = std::make_unique<LateRecording>(site, leaves, difference);
     return new_trace(site, leaves, &path);
   };
-  const Follower::Helpers helpers{others, holds, {find, run_segment}, record, captures_scalars};
+  const Follower::Helpers helpers{
+      others, holds, {find, run_segment}, record, captures_scalars, site.options.fullgraph};
   Follower follower(leaves, *begin, helpers);
   try {
     follower.run(body);

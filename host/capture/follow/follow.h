@@ -38,6 +38,7 @@ class Follower {
     /// The trace that goes on where the body leaves `path`, the last one that fits.
     FunctionRef<std::unique_ptr<Trace>(const Path& path, const std::string& difference)> record;
     bool captures_scalars;  ///< recordings take numbers of the data for symbols
+    bool is_one_graph;      ///< recordings must not be cut
   };
 
   /// `first` serves a call with these arguments; it and `helpers` stay where they are.
@@ -75,6 +76,7 @@ class Follower {
   bool takes_function(const autograd::FunctionCall& call, const autograd::FunctionTensors& tensors);
   const Walk& walk() const { return walk_; }
   bool captures_scalars() const { return helpers_.captures_scalars; }
+  bool is_one_graph() const { return helpers_.is_one_graph; }
   /// Goes on as a recording.
   void stop_following();
 
