@@ -207,10 +207,11 @@ std::string Entry::why_not(const Leaves& leaves) const {
 }
 
 bool Entry::captured_tensors_hold(const Leaves& leaves) const {
-  for (uint32_t i = 0; i < captured_handles.size(); ++i) {
+  const SlotGuard* guard = implicit_guards.data();
+  for (uint32_t i = 0; i < captured_handles.size(); ++i, ++guard) {
     const Tensor* handle = captured_handles[i];
     const Tensor& t = handle ? *handle : input_tensor({ValueOrigin::Kind::implicit, i}, {leaves});
-    if (!t.defined() || !matches(implicit_guards[i], t)) return false;
+    if (!t.defined() || !matches(*guard, t)) return false;
     bool is_kept = handle == &recorded.implicit[i].tensor;
     if (is_kept && t.head()->references.load(std::memory_order_relaxed) == 1)
       return false;  // the program has dropped or replaced it
@@ -287,8 +288,9 @@ void Entry::run_code(const CallInputs& in, std::span<const int64_t> symbols,
   constexpr size_t inline_count = 24;
   size_t n = recorded.inputs.size();
   detail::TensorHead* local[inline_count];
-  std::vector<detail::TensorHead*> spilled(n > inline_count ? n : 0);
-  detail::TensorHead** heads = spilled.empty() ? local : spilled.data();
+  std::unique_ptr<detail::TensorHead*[]> spilled;
+  if (n > inline_count) spilled = std::make_unique_for_overwrite<detail::TensorHead*[]>(n);
+  detail::TensorHead** heads = spilled ? spilled.get() : local;
   const Tensor* const* captured = in.slots.empty() ? captured_handles.data() : nullptr;
   for (size_t i = 0; i < n; ++i) {
     const ValueOrigin& origin = recorded.inputs[i];
