@@ -82,6 +82,10 @@ struct Product {
   Out* out;
   State start() const { return 1; }
   void step(State& s, T x, int64_t) const { s = times(s, static_cast<State>(x)); }
+  void fold(State& s, const T* x, int64_t n, int64_t) const {
+    auto step = [](State& part, T value) { part = times(part, static_cast<State>(value)); };
+    s = times(s, fold_in_parts(State(1), x, n, step, times<State>));
+  }
   State join(State a, State b) const { return times(a, b); }
   void store(int64_t at, State s, int64_t) const { out[at] = static_cast<Out>(s); }
 };
