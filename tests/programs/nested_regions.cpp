@@ -206,6 +206,39 @@ TENON_PROGRAM(RegionsThatThrow, 4) {
   }
 }
 
+TENON_PROGRAM(RegionsInCheckpoints, 8) {
+  std::vector<Layer> layers = layers_of(3, true);
+  auto layer = nested_compile_region(forward);
+  auto f = run.compile([&](Tensor x) {
+    for (const Layer& l : layers) {
+      auto block = [&](const std::vector<Tensor>& h) { return std::vector{layer(l, h[0] * 0.5)}; };
+      x = autograd::checkpoint(block, {x})[0];
+    }
+    return x.sum();
+  });
+  for (int i = 0; i < 3; ++i) {
+    f(full({2, 2}, 0.5 * (i + 1))).backward();
+    for (Layer& l : layers) {
+      run.log(l.w.grad(), l.b.grad());
+      l.w.set_grad({}), l.b.set_grad({});
+    }
+  }
+}
+
+TENON_PROGRAM(ThreadsShareRegions, 8) {
+  std::vector<Layer> layers = layers_of(6);
+  auto layer = nested_compile_region(forward);
+  auto f = run.compile([&](Tensor x) {
+    for (const Layer& l : layers) x = layer(l, x);
+    return x;
+  });
+  std::vector<Tensor> given(8);
+  in_threads(8, [&](int t) {
+    for (int i = 0; i < 50; ++i) given[size_t(t)] = f(full({2, 2}, 0.125 * t));
+  });
+  run.log(given);
+}
+
 TENON_PROGRAM(OutsideOfCompiledBodies, 0) {
   auto layer = nested_compile_region([](const Tensor& x) { return x * 2.0; });
   run.log(layer(row({1, 2})));
