@@ -59,7 +59,8 @@ class Compile {
       if (e.code != TN_DECLINED) throw;
       return left(first_skip(*device, e.what()));
     }
-    Pieces pieces = divided(g_, *device, settings_.divides ? settings_.min_nodes : 0);
+    Pieces pieces =
+        divided(g_, *device, settings_.divides ? settings_.min_nodes : 0, draws_there());
     if (!pieces.skips.empty() && (!settings_.divides || pieces.n_recorded() == 0))
       return left(std::move(pieces.skips[0]));
     if (pieces.list.empty()) return directly(nothing_to_record);
@@ -75,6 +76,28 @@ class Compile {
     tn_cuda_facts facts{};
     facts.struct_size = sizeof facts;
     check(cuda().facts(device, &facts));
+  }
+
+  // Eager ops of the device are compiled by its code generator, and so is this node alone: does that
+  // leave the drawing to the host?
+  DrawsThere draws_there() const {
+    return [this](uint32_t node) {
+      try {
+        const tn_graph* alone = nullptr;
+        const uint32_t *inputs = nullptr, *outputs = nullptr;
+        check(
+            host->run->extract(request_.ctx, request_.graph, &node, 1, &alone, &inputs, &outputs));
+        artifact code = compile_with(request_.ctx, alone, "inductor");
+        if (!TN_HAS(code.get()->api, describe)) return false;
+        std::string told = collect([&](const tn_sink* sink) {
+          return code.get()->api->describe(code.get(), TN_DESC_STATS_JSON, sink);
+        });
+        std::erase(told, ' ');
+        return told.find("\"extern_ops\":[]") != told.npos;
+      } catch (const error&) {
+        return false;  // nobody compiles it
+      }
+    };
   }
 
   std::optional<Skip> forbidden() const {
@@ -96,7 +119,7 @@ class Compile {
 
   // The program cannot be kept: most often since a node has bodies.
   Skip first_skip(int32_t device, const std::string& problem) const {
-    Pieces pieces = divided(g_, device, 0);
+    Pieces pieces = divided(g_, device, 0, draws_there());
     if (!pieces.skips.empty()) return std::move(pieces.skips[0]);
     return {"unsafe_op", "its nodes cannot be run one by one: " + problem, "", "", TN_NO_VALUE};
   }

@@ -28,6 +28,7 @@ struct Pieces {
 
 /// Every node is in one piece, or among the host's. Recorded pieces of fewer than `min_nodes` nodes
 /// are none.
-Pieces divided(const tenon::plugin::graph& g, int32_t device, uint32_t min_nodes);
+Pieces divided(const tenon::plugin::graph& g, int32_t device, uint32_t min_nodes,
+               const DrawsThere& draws_there);
 
 }  // namespace cudagraphs

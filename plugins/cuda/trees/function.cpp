@@ -276,7 +276,7 @@ void Function::record(Call& call) {
   Attempt attempt = attempt_recording(call.manager, about_, v, call.c);
   if (!attempt.recorded && attempt.why.id == "memory" && v.failures == 0) {
     gpu_.trim();  // what nobody holds may be enough
-    attempt = attempt_recording(call.manager, about_, v, call.c);
+    attempt = attempt_recording(call.manager, about_, v, call.c, std::move(attempt.draws));
   }
   if (!attempt.recorded) {
     bool is_for_good = attempt.why.id != "memory" && attempt.why.id != "capture_failed";

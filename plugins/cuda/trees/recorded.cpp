@@ -108,7 +108,7 @@ void Recorded::write_numbers(std::span<tn_tensor* const> inputs) {
 }
 
 void Recorded::draw() {
-  if (plan_.draws.empty() || replays == 0) return;  // the first run has the draws of the recording
+  if (plan_.blocks == 0 || replays == 0) return;  // the first run has the draws of the recording
   uint64_t seed = 0, offset = 0;
   check(host->svc->rng_reserve(TN_DEV_CUDA, manager_.gpu().index(), plan_.blocks, &seed, &offset));
   uint64_t next = offset;

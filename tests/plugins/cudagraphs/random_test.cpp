@@ -1,5 +1,5 @@
-// Random programs of recorded functions: calls, sizes, views, drops, clones, writes, steps and
-// resets in any order, beside the same in eager mode on the CPU.
+// Random programs of recorded functions: calls, sizes, views, drops, clones, writes, draws, steps
+// and resets in any order, beside the same in eager mode on the CPU.
 //
 // TENON_TEST_GRAPH_PROGRAMS: how many (12); TENON_TEST_GRAPH_SEED: the first one's seed (1).
 #include "graphs.h"
@@ -32,7 +32,7 @@ struct Function {
 // Halves and maxima are exact, so that any order of the device's arithmetic gives the same bits.
 Tensor step_of(const Statement& s, const std::vector<Tensor>& values) {
   const Tensor &a = values[s.a % values.size()], &b = values[s.b % values.size()];
-  switch (s.op % 8) {
+  switch (s.op % 10) {
     case 0:
       return a * 0.5 + b * 0.5;
     case 1:
@@ -47,6 +47,10 @@ Tensor step_of(const Statement& s, const std::vector<Tensor>& values) {
       return minimum(a, b.select(0, 0));
     case 6:
       return a.amax({0}, true) * 0.5 + b;
+    case 7:
+      return dropout(a, 0.5, true) * 0.5;
+    case 8:
+      return a + bernoulli(zeros_like(b) + 0.5);
     default:
       return a.t().contiguous().t() * 0.25;
   }
@@ -155,8 +159,12 @@ class Play {
   }
 
   static std::vector<Pair> called(Known& f, const Pair& x, const Pair& y) {
+    RngState before = rng_state();
     std::vector<Tensor> expected = graphs::run(f.f, x.here, y.here, f.state.here);
+    RngState behind = rng_state();
+    set_rng_state(before);
     std::vector<Tensor> found = (*f.compiled)(x.on_gpu, y.on_gpu);
+    EXPECT_EQ(rng_state(), behind) << "as many numbers are drawn";
     EXPECT_EQ(found.size(), expected.size());
     std::vector<Pair> out;
     for (size_t i = 0; i < found.size(); ++i) out.push_back({expected[i], found[i]});
