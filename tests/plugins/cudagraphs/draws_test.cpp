@@ -173,7 +173,7 @@ TEST_F(Draws, OfAWholeStepAreThoseOfEagerCalls) {
         for (int i = 0; i < 6; ++i) out.add(step(halves(device, {6, 6})));
         out.add(w);
       },
-      "a whole step");
+      "a whole step", false);  // sums are rounded
 }
 
 // A forward that is called twice before its backwards: each backward has the mask of its forward.

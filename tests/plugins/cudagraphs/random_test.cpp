@@ -63,7 +63,7 @@ std::vector<Tensor> run(const Function& f, Tensor x, const Tensor& y, Tensor sta
   std::vector<Tensor> values{x, y};
   Tensor read = zeros_like(y.select(0, 0));  // every draw is read: what nobody reads may be left out
   for (const Statement& s : f.body) {
-    values.push_back(step_of(s, values) + state);
+    values.push_back((step_of(s, values) + state).clamp(-64.0, 64.0));  // finite in long programs
     if (draws(s)) read = read + values.back().amax({0}) * 0.0;
   }
   if (f.writes_state) state.copy_(values.back().amax({0}) * 0.5);

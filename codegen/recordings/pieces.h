@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace cudagraphs {
+namespace recordings {
 
 /// Nodes that follow each other, but for those of the host.
 struct Piece {
@@ -31,4 +31,4 @@ struct Pieces {
 Pieces divided(const tenon::plugin::graph& g, int32_t device, uint32_t min_nodes,
                const DrawsThere& draws_there);
 
-}  // namespace cudagraphs
+}  // namespace recordings

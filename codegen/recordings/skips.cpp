@@ -1,7 +1,7 @@
 // What stands against recording a node, the first reason that holds.
 #include "skips.h"
 
-namespace cudagraphs {
+namespace recordings {
 
 using tenon::plugin::graph;
 using tenon::plugin::node;
@@ -149,4 +149,4 @@ std::optional<Skip> why_not(const graph& g, uint32_t at, int32_t device,
   return std::nullopt;
 }
 
-}  // namespace cudagraphs
+}  // namespace recordings

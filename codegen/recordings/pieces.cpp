@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-namespace cudagraphs {
+namespace recordings {
 
 using tenon::plugin::graph;
 using tenon::plugin::node;
@@ -135,4 +135,4 @@ Pieces divided(const graph& g, int32_t device, uint32_t min_nodes, const DrawsTh
   return out;
 }
 
-}  // namespace cudagraphs
+}  // namespace recordings

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-namespace cudagraphs {
+namespace recordings {
 
 struct Skip {
   std::string reason;    ///< an id of tn_cuda_skip: "data_dependent"
@@ -51,4 +51,4 @@ std::optional<Skip> why_not(const tenon::plugin::graph& g, uint32_t node, int32_
 /// "net.cpp:12", or empty.
 std::string source_of(const tenon::plugin::node& n);
 
-}  // namespace cudagraphs
+}  // namespace recordings
