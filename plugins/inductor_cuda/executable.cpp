@@ -61,6 +61,19 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
   check(parts_.device.api->error_flag(parts_.device.index, &flag_));
 }
 
+std::string Executable::why_not_recorded() const {
+  const loopir::Program& p = parts_.program;
+  for (size_t i = 0; i < parts_.schedule.items.size(); ++i) {
+    const auto* op = std::get_if<loopir::Extern>(&parts_.schedule.items[i]);
+    if (!op) continue;
+    if (op->is_random) return op->name + " is run by the host, which draws its random numbers";
+    for (Id b : parts_.accesses[i].reads)
+      if (p.buffers[b].place == Buffer::Place::number)
+        return op->name + " is run by the host, which reads a number on the CPU";
+  }
+  return "";
+}
+
 // ---- plans
 
 void Executable::plan_kernel(size_t item, std::span<const int64_t> table, Plan& out) const {

@@ -53,7 +53,8 @@ class Found {
 
 using Program = std::function<void(Device, const Options&, Found&)>;
 
-/// The program recorded gives the bits that it gives in eager mode on the device and on the CPU.
+/// The program recorded gives the bits that it gives in eager mode on the device and on the CPU. Of
+/// numbers that are rounded, fused code has others.
 void expect_as_eager(const Program& program, const std::string& what, bool is_exact = true,
                      std::map<std::string, std::string> options = {}) {
   auto run = [&](Device device, const Options& how) {
@@ -62,9 +63,17 @@ void expect_as_eager(const Program& program, const std::string& what, bool is_ex
     program(device, how, out);
     return out;
   };
-  Found found = run(gpu, recorded(std::move(options)));
-  found.expect(run(gpu, eager()), what + " beside eager mode on the device");
-  found.expect(run(kCPU, eager()), what + " beside the CPU", is_exact);
+  Found on_device = run(gpu, eager()), on_cpu = run(kCPU, eager());
+  Found found = run(gpu, recorded(options));
+  found.expect(on_device, what + " beside eager mode on the device");
+  found.expect(on_cpu, what + " beside the CPU", is_exact);
+  Found of_fused = run(gpu, fused(options));
+  of_fused.expect(on_device, what + ", fused, beside eager mode on the device", is_exact);
+}
+
+// Fused code of kernels alone is recorded at its first call.
+int64_t replays_of(const Options& how, int calls) {
+  return how.disable ? 0 : how.backend == "inductor" ? calls - 1 : calls - 2;
 }
 
 // ---- each op
@@ -103,7 +112,7 @@ TEST_F(Draws, OfEachOpAreThoseOfEagerCalls) {
             if (i == 5) manual_seed(99);
             out.add(f(halves(device, {3, 7})));
           }
-          EXPECT_EQ(n_replays(), how.disable ? 0 : 5) << op.name << ": " << f.explain();
+          EXPECT_EQ(n_replays(), replays_of(how, 7)) << op.name << ": " << f.explain();
         },
         op.name, op.is_exact);
   }
@@ -149,7 +158,7 @@ TEST_F(Draws, OfDropoutInTrainingAreThoseOfEagerCalls) {
           out.add(loss);
           if (i != 6) out.add(w.grad());
         }
-        EXPECT_EQ(n_replays(), how.disable ? 0 : 11) << f.explain();
+        EXPECT_EQ(n_replays() >= 11, !how.disable) << f.explain();
       },
       "training");
   EXPECT_EQ(skips("unsafe_op"), 0);

@@ -255,7 +255,8 @@ TEST_F(RandomPrograms, DoWhatEagerOnesDo) {
     auto flags =
         config::patch({{"dynamo.cudagraph_backend_keep_input_mutation", seed % 2 == 1},
                        {"dynamo.cudagraph_backend_support_input_mutation", seed % 4 == 1}});
-    Play play(static_cast<uint64_t>(seed), recorded(options));
+    bool is_fused = std::getenv("TENON_COMPILER_DEVICE_FALLBACK") == nullptr && seed % 2 == 0;
+    Play play(static_cast<uint64_t>(seed), is_fused ? fused(options) : recorded(options));
     play.run_steps(number_from("TENON_TEST_GRAPH_STEPS", 60));
     calls += play.calls();
     replays += n_replays();
