@@ -157,6 +157,7 @@ void Recorded::run(std::span<tn_tensor* const> inputs, tn_stream* stream,
   if (replays != 0) draws_.clear();
   std::vector<tensor> slots, made;
   slots.reserve(plan_.slots.size());
+  made.reserve(plan_.outputs.size());
   for (const SlotPlan& slot : plan_.slots) slots.push_back(made_slot(slot));
   for (const OutputPlan& o : plan_.outputs)
     made.push_back(o.kind == OutputPlan::Kind::absent ? tensor() : made_output(o, inputs, slots));
