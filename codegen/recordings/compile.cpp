@@ -75,9 +75,9 @@ class Compile {
     if (settings().is_blocking)
       return skip("disabled", text("{}.cuda_launch_blocking is on", backend));
     if (settings().n_symbols > 0 && settings().skips_dynamic)
-      return skip("dynamic_shapes",
-                  text("it has symbolic sizes, and {}.cudagraph_skip_dynamic_graphs is on",
-                       backend));
+      return skip(
+          "dynamic_shapes",
+          text("it has symbolic sizes, and {}.cudagraph_skip_dynamic_graphs is on", backend));
     if (settings().has_sizes && settings().sizes.empty())
       return skip("dynamic_shapes",
                   text("{}.cudagraph_capture_sizes lists no sizes for graphs with {} symbols",

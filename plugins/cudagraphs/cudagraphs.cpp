@@ -48,7 +48,8 @@ struct Code {
   std::string describe(int32_t what) {
     if (what != TN_DESC_STATS_JSON) return "";
     // Of graphs that only pass inputs, constants and numbers on, nobody is told.
-    std::vector<std::string> lines{told.empty() ? "not recorded: it has nothing to record (too_small)" : told};
+    std::vector<std::string> lines{
+        told.empty() ? "not recorded: it has nothing to record (too_small)" : told};
     return recordings::with_lists(
         "{\"kernels\": 0, \"extern_calls\": 0, \"extern_ops\": [], \"fused_nodes\": 0, "
         "\"planned_bytes\": 0, \"naive_bytes\": 0, \"compile_ms\": 0.0, \"codegen_ms\": 0.0, "

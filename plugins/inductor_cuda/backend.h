@@ -24,9 +24,8 @@ struct Backend : tenon::plugin::Backend {
     Machine machine{.api = api, .device_type = TN_DEV_CUDA};
     using tenon::plugin::make_artifact;
     return tenon::plugin::artifact(
-        is_in_graph_mode(request)
-            ? make_artifact(std::make_unique<GraphModeCode>(request, machine))
-            : make_artifact(inductor_cuda::compile(request, machine)));
+        is_in_graph_mode(request) ? make_artifact(std::make_unique<GraphModeCode>(request, machine))
+                                  : make_artifact(inductor_cuda::compile(request, machine)));
   }
   static bool is_on_device(const tenon::plugin::graph& g, const tenon::plugin::node& n) {
     using recordings::Place;

@@ -35,8 +35,8 @@ CutOut cut_out(const tn_compile_request& outer, std::span<const uint32_t> nodes)
   CutOut out{outer, {}, {}};
   const uint32_t *inputs = nullptr, *outputs = nullptr;
   check(tenon::plugin::host->run->extract(outer.ctx, outer.graph, nodes.data(),
-                           static_cast<uint32_t>(nodes.size()), &out.request.graph, &inputs,
-                           &outputs));
+                                          static_cast<uint32_t>(nodes.size()), &out.request.graph,
+                                          &inputs, &outputs));
   graph g(out.request);
   out.inputs = {inputs, g.inputs().size()};
   out.outputs = {outputs, g.outputs().size()};
@@ -53,8 +53,7 @@ constexpr uint32_t nowhere = UINT32_MAX;
 
 uint32_t place_in(const std::vector<uint32_t>& list, uint32_t id) {
   auto at = std::ranges::find(list, id);
-  return id == TN_NO_VALUE || at == list.end() ? nowhere
-                                               : static_cast<uint32_t>(at - list.begin());
+  return id == TN_NO_VALUE || at == list.end() ? nowhere : static_cast<uint32_t>(at - list.begin());
 }
 
 // The pieces of a graph share its symbols, by name.

@@ -37,10 +37,9 @@ class Found {
       std::string at = what + ", value " + std::to_string(i);
       EXPECT_EQ(states_[i], wanted.states_[i]) << at;
       if (is_exact)
-        EXPECT_TRUE(equal(values_[i], wanted.values_[i]))
-            << at << "\n"
-            << values_[i] << "\n"
-            << wanted.values_[i];
+        EXPECT_TRUE(equal(values_[i], wanted.values_[i])) << at << "\n"
+                                                          << values_[i] << "\n"
+                                                          << wanted.values_[i];
       else
         expect_equal(values_[i], wanted.values_[i], at);
     }

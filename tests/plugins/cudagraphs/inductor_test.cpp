@@ -53,7 +53,8 @@ TEST_F(Fused, ModesDecideWhetherItIsRecorded) {
     options.mode = mode;
     auto f = compile([](const Tensor& x) { return x * 2.0 + 1.0; }, options);
     for (int i = 0; i < 4; ++i) expect_equal(f(there(ones({4}))), ones({4}) * 3.0);
-    bool is_recorded = std::string(mode) == "reduce-overhead" || std::string(mode) == "max-autotune";
+    bool is_recorded =
+        std::string(mode) == "reduce-overhead" || std::string(mode) == "max-autotune";
     EXPECT_EQ(n_replays(), is_recorded ? 3 : 0) << mode;
   }
 }
@@ -111,9 +112,8 @@ TEST_F(Fused, OptionsOfRecordingsMeanTheSame) {
   auto small = compile(body, fused({{"cudagraph_min_partition_size", "2"}}));
   small(there(ones({4})));
   EXPECT_THAT(small.explain(), HasSubstr("inductor.cudagraph_min_partition_size is 2 (too_small)"));
-  auto strict = compile(
-      [](const Tensor& x) { return x + multinomial(x, 4, true); },
-      fused({{"cudagraph_or_error", "true"}, {"graph_partition", "false"}}));
+  auto strict = compile([](const Tensor& x) { return x + multinomial(x, 4, true); },
+                        fused({{"cudagraph_or_error", "true"}, {"graph_partition", "false"}}));
   EXPECT_THROW(strict(there(ones({4}))), Error);
   auto forced = compile(body, fused({{"force_cudagraphs_warmup", "true"}}));
   for (int i = 0; i < 3; ++i) forced(there(ones({4})));
@@ -121,8 +121,8 @@ TEST_F(Fused, OptionsOfRecordingsMeanTheSame) {
 }
 
 TEST_F(Fused, APoolsResultIsOverWithItsStep) {
-  auto f = compile([](const Tensor& x) { return x * 2.0; },
-                   fused({{"cuda_graph_outputs", "\"pool\""}}));
+  auto f =
+      compile([](const Tensor& x) { return x * 2.0; }, fused({{"cuda_graph_outputs", "\"pool\""}}));
   Tensor kept;
   for (int i = 0; i < 4; ++i) {
     compiler::cudagraph_mark_step_begin();

@@ -384,8 +384,7 @@ TEST_P(Programs, WithWritesInTheGraph) {
 }
 
 TEST_P(Programs, FusedAndPoisoned) {
-  expect_same_logs(
-      fused({{"slow_path_cudagraph_asserts", "true"}, {"cuda_graph_poison", "true"}}));
+  expect_same_logs(fused({{"slow_path_cudagraph_asserts", "true"}, {"cuda_graph_poison", "true"}}));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Programs, testing::ValuesIn(programs()),

@@ -61,7 +61,8 @@ Tensor step_of(const Statement& s, const std::vector<Tensor>& values) {
 
 std::vector<Tensor> run(const Function& f, Tensor x, const Tensor& y, Tensor state) {
   std::vector<Tensor> values{x, y};
-  Tensor read = zeros_like(y.select(0, 0));  // every draw is read: what nobody reads may be left out
+  Tensor read =
+      zeros_like(y.select(0, 0));  // every draw is read: what nobody reads may be left out
   for (const Statement& s : f.body) {
     values.push_back((step_of(s, values) + state).clamp(-64.0, 64.0));  // finite in long programs
     if (draws(s)) read = read + values.back().amax({0}) * 0.0;

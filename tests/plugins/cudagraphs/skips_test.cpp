@@ -205,8 +205,7 @@ TEST_F(Skips, WithPartitionOnlyTheNodeItselfRunsDirectly) {
   for (int i = 0; i < 4; ++i) expect_equal(f(there(x + double(i))), (x + double(i)) * 2.0 - 2.0);
   EXPECT_GE(n_recordings(), 2);
   EXPECT_GE(n_replays(), 2);
-  EXPECT_THAT(f.explain(),
-              HasSubstr("draws random numbers on the CPU (unsafe_op, "));
+  EXPECT_THAT(f.explain(), HasSubstr("draws random numbers on the CPU (unsafe_op, "));
 }
 
 }  // namespace
