@@ -421,6 +421,7 @@ void destroy(TensorHead* head) {
 }  // namespace detail
 
 SymInt Tensor::numel() const {
+  require(defined(), "numel: the tensor is undefined");
   SymInt n = 1;
   for (SymInt s : sizes()) n = n * s;
   return n;
@@ -438,6 +439,7 @@ void mark_requires_grad(const Tensor& t, bool value) {
 }
 
 bool Tensor::is_contiguous(MemoryFormat format) const {
+  require(defined(), "is_contiguous: the tensor is undefined");
   if (format == MemoryFormat::contiguous || format == MemoryFormat::preserve)
     return head_->flags & TN_T_CONTIGUOUS;
   return (head_->flags & TN_T_CHANNELS_LAST) &&
