@@ -306,10 +306,22 @@ Tensor make_view(const Tensor& base, SymIntList sizes, SymIntList strides, SymIn
   return make_view_as(base, base.dtype(), sizes, strides, offset);
 }
 
+namespace {
+
+// Floating numbers are seen as themselves, as pairs or as parts of complex ones.
+bool shows_numbers_of(Dtype seen, Dtype stored) {
+  if (seen == stored) return true;
+  return is_differentiable(seen) && is_differentiable(stored) &&
+         is_complex(seen) != is_complex(stored);
+}
+
+}  // namespace
+
 void track_view(const Tensor& view, const Tensor& of) {
   TensorImpl* impl = impl_of(view);
-  if (!shares_storage(view, of) || view.dtype() != of.dtype()) return;
-  impl->base = impl_of(of)->base.defined() ? impl_of(of)->base : of;
+  const Tensor& base = impl_of(of)->base.defined() ? impl_of(of)->base : of;
+  if (!shares_storage(view, of) || !shows_numbers_of(view.dtype(), base.dtype())) return;
+  impl->base = base;
   impl->base_version = *impl->version;
 }
 
