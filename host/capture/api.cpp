@@ -130,6 +130,7 @@ static void* exposed_address(const Tensor& real) {
 }
 
 void* Tensor::data(std::source_location where) const {
+  require(defined(), "data: the tensor is undefined");
   if (!is_fake()) return exposed_address(*this);
   if (!thread_modes.tracer && config::flags().functorch.fake_tensor_allow_unsafe_data_ptr_access)
     return nullptr;

@@ -333,10 +333,22 @@ Tensor make_view(const Tensor& base, SymIntList sizes, SymIntList strides, SymIn
   return make_view_as(base, base.dtype(), sizes, strides, offset);
 }
 
+namespace {
+
+// Floating numbers are seen as themselves, as pairs or as parts of complex ones.
+bool shows_numbers_of(Dtype seen, Dtype stored) {
+  if (seen == stored) return true;
+  return is_differentiable(seen) && is_differentiable(stored) &&
+         is_complex(seen) != is_complex(stored);
+}
+
+}  // namespace
+
 void track_view(const Tensor& view, const Tensor& of) {
   TensorImpl* impl = impl_of(view);
-  if (!shares_storage(view, of) || view.dtype() != of.dtype()) return;
-  impl->base = impl_of(of)->base.defined() ? impl_of(of)->base : of;
+  const Tensor& base = impl_of(of)->base.defined() ? impl_of(of)->base : of;
+  if (!shares_storage(view, of) || !shows_numbers_of(view.dtype(), base.dtype())) return;
+  impl->base = base;
   impl->base_version = *impl->version;
 }
 
@@ -401,6 +413,7 @@ void destroy(TensorHead* head) {
 }  // namespace detail
 
 SymInt Tensor::numel() const {
+  require(defined(), "numel: the tensor is undefined");
   SymInt n = 1;
   for (SymInt s : sizes()) n = n * s;
   return n;
@@ -418,6 +431,7 @@ void mark_requires_grad(const Tensor& t, bool value) {
 }
 
 bool Tensor::is_contiguous(MemoryFormat format) const {
+  require(defined(), "is_contiguous: the tensor is undefined");
   if (format == MemoryFormat::contiguous || format == MemoryFormat::preserve)
     return head_->flags & TN_T_CONTIGUOUS;
   return (head_->flags & TN_T_CHANNELS_LAST) &&
