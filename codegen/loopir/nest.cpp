@@ -20,7 +20,7 @@ namespace {
 struct AccessIndex {
   Id index;
   int weight;
-  double share = 1;  // how often its stage runs, the longest one's being 1
+  double share = 1;  // how often it is made, an element of the longest stage being 1
 };
 
 class NestMaker {
@@ -49,7 +49,7 @@ class NestMaker {
   std::vector<AccessIndex> indices(const Stage* only) {
     std::vector<AccessIndex> out;
     double most = 1;
-    for (const Stage& stage : kernel_.stages) most = std::max(most, points_of(stage));
+    for (const Stage& stage : kernel_.stages) most = std::max(most, turns(stage));
     for (const Stage& stage : kernel_.stages) {
       if (only && &stage != only) continue;
       size_t before = out.size();
@@ -59,13 +59,18 @@ class NestMaker {
         if (s.position != none) out.push_back({s.position, 0});
         add_indices(s, out);
       }
-      for (size_t i = before; i < out.size(); ++i) out[i].share = points_of(stage) / most;
+      for (size_t i = before; i < out.size(); ++i)
+        out[i].share = turns(stage, out[i].index) / most;
     }
     return out;
   }
-  double points_of(const Stage& stage) {
+  /// How often a stage runs for a point of the outer variables, or an access to `index` in it, which
+  /// stands before the loops that it does not depend on.
+  double turns(const Stage& stage, Id index = none) {
     double n = 1;
-    for (Id v : stage.inner) n *= static_cast<double>(std::max<int64_t>(hint_of(v), 1));
+    for (Id v : stage.inner)
+      if (index == none || x_.depends_on(index, v))
+        n *= static_cast<double>(std::max<int64_t>(hint_of(v), 1));
     return n;
   }
   int64_t hint_of(Id variable) { return x_.hint(x_.extent_of(variable)); }

@@ -25,6 +25,12 @@ bool same_dims(const Dims& a, const Dims& b) {
 
 }  // namespace
 
+SymInt in_elements_of(Dtype dtype, SymInt offset, Dtype counted_in) {
+  auto to = static_cast<int64_t>(itemsize(dtype)),
+       from = static_cast<int64_t>(itemsize(counted_in));
+  return from >= to ? offset * (from / to) : offset / (to / from);
+}
+
 std::vector<Tensor> FunctionalOutputs::describe() {
   find_shared_results();
   for (ValueId id : graph_.outputs()) {
@@ -76,7 +82,8 @@ OutputRecipe FunctionalOutputs::view_recipe(OutputRecipe::Kind kind, uint32_t in
   Tensor view = memory;
   for (const ViewStep& step : alias.chain) view = apply_view(step, view);
   ensure(shares_storage(view, memory), "a view of the original graph is none of its memory");
-  return {kind, index, meta_of(view), sym_offset_of(view) - sym_offset_of(start)};
+  SymInt own = in_elements_of(view.dtype(), sym_offset_of(start), start.dtype());
+  return {kind, index, meta_of(view), sym_offset_of(view) - own};
 }
 
 OutputRecipe FunctionalOutputs::output_recipe(ValueId id) {

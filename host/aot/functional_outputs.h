@@ -10,6 +10,10 @@
 
 namespace tenon {
 
+/// An offset that is counted in elements of one dtype, in those of another: parts of complex numbers
+/// and the pairs that are seen as such count differently.
+SymInt in_elements_of(Dtype dtype, SymInt offset, Dtype counted_in);
+
 class FunctionalOutputs {
  public:
   FunctionalOutputs(const Graph& graph, const LowerOptions& options, GraphRecorder& recorder,

@@ -43,7 +43,7 @@ struct OutputRecipe {
   } kind = Kind::undefined;
   uint32_t index = 0;          ///< output of the functional graph, input, or earlier output
   TensorMeta view;             ///< of views: sizes and strides, which may be symbolic
-  SymInt offset;               ///< of views: absolute, in elements of the storage
+  SymInt offset;               ///< of views: from the memory's own, in elements of the view
   bool requires_grad = false;  ///< of training graphs
   bool is_view = false;        ///< a view of memory that the graph makes or is given
   bool is_part = false;        ///< one of several views that one op has made

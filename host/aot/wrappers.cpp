@@ -1,5 +1,6 @@
 // The wrapper around a lowered graph: write-backs, outputs that alias inputs, the original
 // numbering.
+#include "aot/functional_outputs.h"
 #include "aot/lower.h"
 #include "aot/saved_plan.h"
 #include "core/error.h"
@@ -8,6 +9,7 @@
 #include "ops/op_table.h"
 
 #include <tenon/autograd.h>
+#include <tenon/ops/view.h>
 
 #include <algorithm>
 
@@ -170,12 +172,27 @@ class InferenceWrapper final : public Artifact {
     Dims sizes = sizes_at_call(recipe.view.sizes, symbols);
     Dims strides = sizes_at_call(recipe.view.strides, symbols);
     // The recorded offset counts from the input's own, which a guard does not fix.
-    int64_t offset = size_at_call(recipe.offset, symbols) + base.storage_offset();
-    if (recipe.requires_grad && base.requires_grad())
+    int64_t offset =
+        size_at_call(recipe.offset, symbols) +
+        in_elements_of(recipe.view.dtype, base.storage_offset(), base.dtype()).guard_int();
+    if (recipe.requires_grad && base.requires_grad()) {
       if (Tensor view = replay(recipe, base, list_of(sizes)); view.defined()) return view;
-    if (recipe.requires_grad && base.requires_grad() && base.dtype() == recipe.view.dtype)
-      return base.as_strided(list_of(sizes), list_of(strides), offset);
+      return view_on_tape(base, recipe.view.dtype, std::move(sizes), std::move(strides), offset);
+    }
     return make_view_as(base, recipe.view.dtype, list_of(sizes), list_of(strides), offset);
+  }
+
+  // By place; numbers of the base may be seen as parts of complex ones, or the other way round.
+  static Tensor view_on_tape(const Tensor& base, Dtype dtype, Dims sizes, Dims strides,
+                             int64_t offset) {
+    if (is_complex(base.dtype()) == is_complex(dtype))
+      return base.as_strided(list_of(sizes), list_of(strides), offset);
+    if (is_complex(base.dtype()))
+      return view_as_real(base).as_strided(list_of(sizes), list_of(strides), offset);
+    for (SymInt& stride : strides) stride = stride * 2;
+    sizes.push_back(2);
+    strides.push_back(1);
+    return view_as_complex(base.as_strided(list_of(sizes), list_of(strides), offset * 2));
   }
 
   // The recorded views of the base, so that the tape shows them; undefined where they do not fit.

@@ -51,7 +51,11 @@ void run_below(const CallArgs& call) {
   dispatch(*call.op, call.args, call.n_args, call.results, call.n_results);
 }
 
-bool is_view_op(const OpEntry& op) { return (op.tags & TN_TAG_VIEW) != 0; }
+// Whether results may be views of the first argument; those that are not share no memory with it.
+bool may_give_views(const CallArgs& call) {
+  return (call.op->tags & TN_TAG_VIEW) ||
+         ((call.op->tags & TN_TAG_MAYBE_ALIAS) && call.n_args && call.args[0].tag == Tag::tensor);
+}
 
 // Views of tensors that need a gradient, made while gradients are off, may not be written later
 // while they are on: the write would be lost.
@@ -60,7 +64,7 @@ void mark_views(const CallArgs& call, bool recorded) {
   if (call.op->def->vjp.kind == Vjp::Kind::none) return;  // detach
   bool needed = of.requires_grad() || (state_of(of) && state_of(of)->from_no_grad);
   each_result(call, [&](const Tensor& view, uint32_t) {
-    if (!view.defined()) return;
+    if (!view.defined() || view.head() == of.head() || !shares_storage(view, of)) return;
     track_view(view, of);
     if (recorded || !needed || thread_modes.grad_enabled) return;
     ensure_state(view).from_no_grad = true;
@@ -70,7 +74,7 @@ void mark_views(const CallArgs& call, bool recorded) {
 
 void run_unrecorded(const CallArgs& call) {
   run_below(call);
-  if (is_view_op(*call.op)) mark_views(call, false);
+  if (may_give_views(call)) mark_views(call, false);
 }
 
 void check_writes(const CallArgs& call) {
@@ -130,7 +134,7 @@ void record_rules(const CallArgs& call, const VjpPlan& plan) {
   int written = call.op->mutated_args ? call.op->returned_arg : -1;
   node->save_arguments(call, written);
   run_below(call);
-  if (is_view_op(*call.op)) mark_views(call, true);
+  if (may_give_views(call)) mark_views(call, true);
   node->save_results(call);
   attach(call, node, plan.results);
 }
@@ -138,7 +142,7 @@ void record_rules(const CallArgs& call, const VjpPlan& plan) {
 void record_refusal(const CallArgs& call) {
   Edges edges = edges_of(call);
   run_below(call);
-  if (is_view_op(*call.op)) mark_views(call, true);
+  if (may_give_views(call)) mark_views(call, true);
   auto node = make_refusing_node(
       "NotImplemented",
       message("the derivative of {} is not implemented; detach its arguments, or write it as a "

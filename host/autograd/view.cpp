@@ -16,6 +16,8 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 
+#include <tenon/ops/view.h>
+
 #include <bit>
 #include <optional>
 
@@ -28,6 +30,10 @@ struct ViewPlace {
   Dims base_sizes, base_strides, sizes, strides;
   SymInt offset;  ///< from the first element of the base
   bool base_is_contiguous;
+  Dtype base_dtype;
+  /// Where the dtypes differ, strides and offset count the real numbers of the two: a view of parts
+  /// lies in the pairs of its base, and one that is complex is laid out as pairs itself.
+  enum class Numbers : uint8_t { same, parts, pairs } numbers = Numbers::same;
 
   ViewPlace(const Tensor& base, const Tensor& view)
       : base_sizes(dims_of(base.sizes())),
@@ -35,7 +41,19 @@ struct ViewPlace {
         sizes(dims_of(view.sizes())),
         strides(dims_of(view.strides())),
         offset(sym_offset_of(view) - sym_offset_of(base)),
-        base_is_contiguous(base.is_contiguous()) {}
+        base_is_contiguous(base.is_contiguous()),
+        base_dtype(base.dtype()) {
+    if (view.dtype() == base.dtype()) return;
+    numbers = is_complex(base.dtype()) ? Numbers::parts : Numbers::pairs;
+    if (numbers == Numbers::parts) {
+      offset = sym_offset_of(view) - sym_offset_of(base) * 2;
+      return;
+    }
+    offset = sym_offset_of(view) * 2 - sym_offset_of(base);
+    for (SymInt& s : strides) s = s * 2;
+    sizes.push_back(2);
+    strides.push_back(1);
+  }
 
   // With the strides of the base, so that those of the view fit.
   Tensor laid_out(const Tensor& grad) const {
@@ -49,13 +67,19 @@ struct ViewPlace {
     return out;
   }
   Tensor cut(const Tensor& laid) const {
-    return laid.as_strided(list_of(sizes), list_of(strides), offset);
+    Tensor real = numbers == Numbers::parts ? view_as_real(laid) : laid;
+    Tensor part = real.as_strided(list_of(sizes), list_of(strides), offset);
+    return numbers == Numbers::pairs ? view_as_complex(part) : part;
   }
   Tensor put(const Tensor& laid, const Tensor& part) const {
-    return laid.as_strided_scatter(part, list_of(sizes), list_of(strides), offset);
+    Tensor real = numbers == Numbers::parts ? view_as_real(laid) : laid;
+    Tensor content = numbers == Numbers::pairs ? view_as_real(part) : part;
+    Tensor out = real.as_strided_scatter(content, list_of(sizes), list_of(strides), offset);
+    return numbers == Numbers::parts ? view_as_complex(out.contiguous()) : out;
   }
   void collect(Collector& collector) const {
     size_t count = 1;
+    collector.key(static_cast<uint64_t>(numbers) << 8 | static_cast<uint64_t>(base_dtype));
     for (const Dims* dims : {&base_sizes, &base_strides, &sizes, &strides}) {
       collector.key(dims->size() << 1 | uint64_t{base_is_contiguous});
       count += dims->size();
@@ -77,7 +101,9 @@ struct ViewPlace {
     out.offset = std::bit_cast<SymInt>(*word);
     return out;
   }
-  Tensor zeros(const Tensor& like) const { return laid_out(like.new_zeros(list_of(base_sizes))); }
+  Tensor zeros(const Tensor& like) const {
+    return laid_out(like.new_zeros(list_of(base_sizes), base_dtype));
+  }
 };
 
 /// A view read from its base.

@@ -15,7 +15,10 @@ StateDict load_tensors(const std::string& path) { return formats::read_tensors(p
 
 void save_tensors(const std::string& path, const StateDict& tensors) {
   formats::NamedTensors content;
-  for (const auto& [name, t] : tensors) content.tensors[name] = t.detach();
+  for (const auto& [name, t] : tensors) {
+    require(t.defined(), "save_tensors: tensor {} is undefined; leave it out", name);
+    content.tensors[name] = t.detach();
+  }
   formats::write_tensors(path, content);
 }
 

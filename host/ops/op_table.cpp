@@ -5,8 +5,8 @@
 #include "ops/complex_forms.h"
 #include "ops/device_call.h"
 #include "ops/forms/functional_form.h"
-#include "ops/op_kernels.h"
 #include "ops/forms/out_form.h"
+#include "ops/op_kernels.h"
 #include "ops/pointwise.h"
 #include "ops/shapes.h"
 
@@ -309,6 +309,33 @@ void run_meta(const CallArgs& call) {
   return_mutated(call);
 }
 
+namespace {
+
+bool has_undefined(const Value& arg) {
+  if (arg.tag != Tag::tensors) return arg.is_none();
+  TensorList list(arg.as<Tensor>(), arg.count);
+  return std::ranges::any_of(list, [](const Tensor& t) { return !t.defined(); });
+}
+
+bool takes_undefined(const SchemaType& type) {
+  return type.base != BaseType::tensor || (type.is_list ? type.optional_element : type.optional);
+}
+
+/// An undefined tensor has no memory and no sizes: what is behind would read through a null pointer.
+void refuse_undefined(const OpEntry& op, const Value* args, uint32_t n_args) {
+  for (uint32_t i = 0; i < n_args; ++i) {
+    if (!has_undefined(args[i]) || takes_undefined(op.schema.args[i].type)) [[likely]]
+      continue;
+    fail(
+        ErrorCode::invalid_argument,
+        "{}: argument {} {} undefined tensor, expected one that is there; a Tensor without a value "
+        "and grad() before the first backward pass are undefined",
+        op.name, op.schema.args[i].name, args[i].is_none() ? "is an" : "holds an");
+  }
+}
+
+}  // namespace
+
 void (*first_call_slot)() = nullptr;
 void (*provider_slot)(const CallArgs&) = nullptr;
 
@@ -318,6 +345,7 @@ void dispatch(const OpEntry& op, const Value* args, uint32_t n_args, Value* resu
   if (!called.load(std::memory_order_relaxed)) [[unlikely]] {
     if (!called.exchange(true) && first_call_slot) first_call_slot();
   }
+  refuse_undefined(op, args, n_args);
   uint64_t keys =
       (keys_of(args, n_args) | thread_modes.include | bit(Key::cpu)) & ~thread_modes.exclude;
   CallArgs call{&op, args, results, n_args, n_results};

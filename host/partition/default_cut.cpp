@@ -47,7 +47,7 @@ void choose(const WorkGraph& graph, const std::vector<char>& region, JointId id,
   if (graph.recompute(id) == Recompute::must_save) return saved.push_back(id);
   std::vector<JointId> outside;
   for (JointId user : graph.users(id))
-    if (!region[user]) outside.push_back(user);
+    if (!region[user] || graph.must_recompute(user)) outside.push_back(user);
   bool read_by_output = std::any_of(graph.gradients().begin(), graph.gradients().end(),
                                     [&](JointId gradient) { return gradient == id; });
   bool only_sizes = !read_by_output && std::all_of(outside.begin(), outside.end(),

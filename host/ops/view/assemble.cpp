@@ -8,6 +8,7 @@
 
 #include <tenon/ops/copy.h>
 #include <tenon/ops/create.h>
+#include <tenon/ops/index.h>
 #include <tenon/ops/nn.h>
 #include <tenon/ops/pointwise.h>
 #include <tenon/ops/reduce.h>
@@ -148,7 +149,12 @@ Tensor complex_decomp(const Tensor& real, const Tensor& imag) {
 }
 
 Tensor angle_decomp(const Tensor& self) {
-  if (is_complex(self.dtype())) return atan2(imag(self), real(self));
+  if (is_complex(self.dtype())) {
+    // The angle of 0 has no gradient: its own formula would give one that is not a number.
+    Tensor re = real(self), im = imag(self);
+    Tensor is_zero = logical_and(eq(re, 0), eq(im, 0));
+    return where(is_zero, atan2(detach(im), detach(re)), atan2(im, masked_fill(re, is_zero, 1)));
+  }
   Tensor x = is_floating(self.dtype()) ? self : to(self, Dtype::f32);
   Tensor half_turn = mul(to(lt(x, 0), x.dtype()), 3.14159265358979323846);
   return where(ne(x, x), x, half_turn);

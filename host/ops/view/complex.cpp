@@ -16,6 +16,14 @@ Dtype real_type(Dtype dtype) {
   return dtype == Dtype::c32 ? Dtype::f16 : dtype == Dtype::c64 ? Dtype::f32 : Dtype::f64;
 }
 
+// Writes to it are writes to what it shows, as with views of one dtype.
+Tensor seen_as(const Tensor& self, Dtype dtype, const Dims& sizes, const Dims& strides,
+               SymInt offset) {
+  Tensor view = make_view_as(self, dtype, list_of(sizes), list_of(strides), offset);
+  if (!(thread_modes.exclude & bit(Key::autograd))) track_view(view, self);
+  return view;
+}
+
 Tensor complex_as_real(const Tensor& self) {
   require(is_complex(self.dtype()), "view_as_real: a complex tensor is expected, found {}",
           self.dtype());
@@ -23,8 +31,7 @@ Tensor complex_as_real(const Tensor& self) {
   for (SymInt& s : strides) s = s * 2;
   sizes.push_back(2);
   strides.push_back(1);
-  return make_view_as(self, real_type(self.dtype()), list_of(sizes), list_of(strides),
-                      sym_offset_of(self) * 2);
+  return seen_as(self, real_type(self.dtype()), sizes, strides, sym_offset_of(self) * 2);
 }
 
 Tensor real_as_complex(const Tensor& self) {
@@ -41,7 +48,7 @@ Tensor real_as_complex(const Tensor& self) {
     require(expect_true(s % 2 == 0), "view_as_complex: strides must be even, found {}", self);
     s = s / 2;
   }
-  return make_view_as(self, dtype, list_of(sizes), list_of(strides), sym_offset_of(self) / 2);
+  return seen_as(self, dtype, sizes, strides, sym_offset_of(self) / 2);
 }
 
 // Negates every second number of a dense copy.
@@ -62,24 +69,33 @@ static constexpr OpDef rows[] = {
     {.schema = "view_as_real(Tensor(a) self) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
      .core = true,  // a view with another dtype is not made of other ops
+     .inverse = [](const Tensor&,
+                   const Tensor& content) { return view_as_complex(content.contiguous()); },
      .decomp = fn<complex_as_real>,
      .vjp = {{"self", "grad", [](const Tensor& g) { return view_as_complex(g.contiguous()); }}},
      .linear = "self"},
     {.schema = "view_as_complex(Tensor(a) self) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
      .core = true,
+     .inverse = [](const Tensor&, const Tensor& content) { return view_as_real(content); },
      .decomp = fn<real_as_complex>,
      .vjp = {{"self", "grad", [](const Tensor& g) { return view_as_real(g); }}},
      .linear = "self",
      .autocast = Autocast::fp32},
     {.schema = "real(Tensor(a) self) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
+     .inverse =
+         [](const Tensor& self, const Tensor& content) {
+           return is_complex(self.dtype()) ? complex(content, imag(self)) : content;
+         },
      .decomp =
          [](const Tensor& self) {
            return is_complex(self.dtype()) ? select(view_as_real(self), -1, 0) : self;
          }},
     {.schema = "imag(Tensor(a) self) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
+     .inverse = [](const Tensor& self,
+                   const Tensor& content) { return complex(real(self), content); },
      .decomp =
          [](const Tensor& self) {
            require(is_complex(self.dtype()), "imag: a complex tensor is expected, found {}",

@@ -160,6 +160,8 @@ static constexpr OpDef rows[] = {
     {.schema = "view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)",
      .tags = OpTags::maybe_alias | OpTags::any_device,
      .meta = fn<viewed_with_dtype>,
+     .inverse = [](const Tensor& self, const Tensor& content,
+                   Dtype) { return view(content.contiguous(), self.dtype()); },
      .eager = fn<viewed_with_dtype>,
      .vjp = nondiff},
     {.schema = "view_copy(Tensor self, SymInt[] size) -> Tensor",

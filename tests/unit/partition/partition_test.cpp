@@ -245,6 +245,22 @@ TEST(Partition, WhatLeavesACheckpointedRegionForALaterOneIsSaved) {
   EXPECT_THAT(graph.cut().recomputed, IsEmpty()) << "a hook on what leaves the region";
 }
 
+// x -> sin(exp(x)), all of it computed again: nothing else of the backward reads x.
+TEST(Partition, WhatACheckpointedRegionReadsIsSavedByTheDefaultPartition) {
+  SmallGraph graph;
+  graph.primal("x").tangent("g").call("exp", "aten.exp.default", {"x"});
+  graph.call("sin", "aten.sin.default", {"exp"}).call("cos", "aten.cos.default", {"exp"});
+  graph.call("grad", "aten.mul.Tensor", {"g", "cos"}).outputs({"sin"}, {"grad"});
+  graph.node("cos").tag = Tag::backward;
+  for (std::string name : {"exp", "sin"}) {
+    graph.node(name).recompute = Recompute::must_recompute;
+    graph.node(name).region = 0;
+  }
+  Partition cut = default_partition(graph.graph(), {});
+  EXPECT_THAT(graph.names(cut.saved), ElementsAre("x"));
+  EXPECT_THAT(graph.names(cut.backward), ElementsAre("exp", "cos", "grad"));
+}
+
 TEST(Partition, AWriteInBothHalvesSavesTheValueOfTheFirst) {
   SmallGraph graph = sine();
   graph.call("new_w", "aten.exp.default", {"w"});
