@@ -131,8 +131,7 @@ std::string why_marks(const GuardSet& g, const Leaves& leaves) {
     if (g.tensors[i].address && g.tensors[i].address != t.head()->data)
       return message(
           "tensor argument {}: its memory is elsewhere, and mark_static_address says that it "
-          "stays; "
-          "leave the mark out, or give guard = false",
+          "stays; leave the mark out, or give guard = false",
           i);
     const TensorMarks* marks = marks_of(t);
     if (const char* mark = marks ? unserved_mark(g.tensors[i], *marks) : nullptr)
@@ -436,19 +435,16 @@ constexpr auto rows = std::make_index_sequence<std::size(kinds)>();
 
 bool matches(const TensorGuard& g, const Tensor& t) {
   const TensorHead* h = t.head();
-  if (!h) return !g.defined;
-  if (!g.defined || h->dtype != g.dtype || h->device_type != g.device_type ||
-      h->device_index != g.device_index || h->ndim != g.ndim ||
-      (needs_grad(t) != g.requires_grad && !g.any_requires_grad))
+  if (!h || !g.defined) return !h && !g.defined;
+  if (h->dtype != g.dtype || h->device_type != g.device_type || h->device_index != g.device_index ||
+      h->ndim != g.ndim || (needs_grad(t) != g.requires_grad && !g.any_requires_grad))
     return false;
   const int64_t *sizes = h->sizes, *strides = h->strides;
   const int64_t *kept_sizes = g.sizes.data(), *kept_strides = g.strides.data();
   int64_t differs = 0;
   for (int32_t d = 0, n = g.ndim; d < n; ++d)
     differs |= (sizes[d] ^ kept_sizes[d]) | (strides[d] ^ kept_strides[d]);
-  if (!differs) [[likely]]
-    return true;
-  for (int32_t d = 0, n = g.ndim; d < n; ++d) {
+  for (int32_t d = 0, n = g.ndim; differs && d < n; ++d) {
     if (sizes[d] != kept_sizes[d] && !(g.free_sizes >> d & 1)) return false;
     if (strides[d] != kept_strides[d] && !(g.free_strides >> d & 1)) return false;
   }
