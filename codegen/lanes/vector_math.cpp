@@ -15,7 +15,8 @@ namespace {
 using Formula = Lanes (*)(Lanes);
 using Formula2 = Lanes (*)(Lanes, Lanes);
 
-/// Of float and of double: a formula, else a symbol to call.
+/// Of float and of double: a formula, else a symbol to call. `gpu_f32` takes the place of `f32` where
+/// there are special function units.
 struct Row {
   uint16_t code;
   int cost;
@@ -23,6 +24,7 @@ struct Row {
   const char* call_f32 = nullptr;
   const char* call_f64 = nullptr;
   Formula2 binary_f32 = nullptr;
+  Formula gpu_f32 = nullptr;
 };
 
 // Costs are times, in the unit in which the 14 instructions of exp are 14: 7 ps an element at 16
@@ -30,8 +32,12 @@ struct Row {
 // 0.21, tanh 0.23, sin 0.53, pow 1.4, erfinv 52).
 #define TENON_CALL(name) "tenon_inductor_" #name "_f64"
 constexpr Row rows[] = {
-    {.code = TN_F_EXP, .cost = 14, .f32 = exp_f32, .f64 = exp_f64},
-    {.code = TN_F_EXP2, .cost = 13, .f32 = exp2_f32, .call_f64 = TENON_CALL(exp2)},
+    {.code = TN_F_EXP, .cost = 14, .f32 = exp_f32, .f64 = exp_f64, .gpu_f32 = exp_gpu},
+    {.code = TN_F_EXP2,
+     .cost = 13,
+     .f32 = exp2_f32,
+     .call_f64 = TENON_CALL(exp2),
+     .gpu_f32 = exp2_gpu},
     {.code = TN_F_EXPM1, .cost = 50, .f32 = expm1_f32, .call_f64 = TENON_CALL(expm1)},
     {.code = TN_F_LOG, .cost = 18, .f32 = log_f32, .f64 = log_f64},
     {.code = TN_F_LOG2, .cost = 78, .f32 = log2_f32, .call_f64 = TENON_CALL(log2)},
@@ -45,12 +51,16 @@ constexpr Row rows[] = {
     {.code = TN_F_ATAN, .cost = 77, .f32 = atan_f32, .call_f64 = TENON_CALL(atan)},
     {.code = TN_F_SINH, .cost = 71, .f32 = sinh_f32, .call_f64 = TENON_CALL(sinh)},
     {.code = TN_F_COSH, .cost = 63, .f32 = cosh_f32, .call_f64 = TENON_CALL(cosh)},
-    {.code = TN_F_TANH, .cost = 33, .f32 = tanh_f32, .f64 = tanh_f64},
+    {.code = TN_F_TANH, .cost = 33, .f32 = tanh_f32, .f64 = tanh_f64, .gpu_f32 = tanh_gpu},
     {.code = TN_F_ASINH, .cost = 170, .f32 = asinh_f32, .call_f64 = TENON_CALL(asinh)},
     {.code = TN_F_ACOSH, .cost = 130, .f32 = acosh_f32, .call_f64 = TENON_CALL(acosh)},
     {.code = TN_F_ATANH, .cost = 125, .f32 = atanh_f32, .call_f64 = TENON_CALL(atanh)},
-    {.code = TN_F_SIGMOID, .cost = 21, .f32 = sigmoid_f32, .f64 = sigmoid_f64},
-    {.code = TN_F_ERF, .cost = 31, .f32 = erf_f32, .f64 = erf_f64},
+    {.code = TN_F_SIGMOID,
+     .cost = 21,
+     .f32 = sigmoid_f32,
+     .f64 = sigmoid_f64,
+     .gpu_f32 = sigmoid_gpu},
+    {.code = TN_F_ERF, .cost = 31, .f32 = erf_f32, .f64 = erf_f64, .gpu_f32 = erf_gpu},
     {.code = TN_F_ERFC, .cost = 130, .f32 = erfc_f32, .call_f64 = TENON_CALL(erfc)},
     {.code = TN_F_ERFINV,
      .cost = 7700,
@@ -93,6 +103,7 @@ llvm::Value* emit_math(llvm::IRBuilderBase& b, uint16_t code, llvm::Value* x, ll
   Lanes first{&b, x}, second{&b, y};
   bool wide = first.bits() == 64;
   if (!wide && row->binary_f32 != nullptr) return row->binary_f32(first, second).v;
+  if (row->gpu_f32 && has_special_function_units(first)) return row->gpu_f32(first).v;
   if (Formula formula = wide ? row->f64 : row->f32) return formula(first).v;
   const char* name = wide ? row->call_f64 : row->call_f32;
   return call_lanes(name, first, y != nullptr ? &second : nullptr).v;

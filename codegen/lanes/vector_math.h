@@ -21,6 +21,8 @@ namespace lanes {
 /// Two operands, of one type, for TN_F_POW and TN_F_ATAN2 only. Instructions carry no fast-math
 /// flags, whatever `b` has set. A function whose attribute "target-features" has +avx512f gets
 /// the exponent instructions of that set; results are the same, exp, log and their kin are faster.
+/// In a module for NVIDIA's GPUs exp, exp2, sigmoid, tanh and erf of floats use the special function
+/// units: other bits, at most 4 ulp off.
 llvm::Value* emit_math(llvm::IRBuilderBase& b, uint16_t code, llvm::Value* x,
                        llvm::Value* y = nullptr);
 

@@ -104,24 +104,30 @@ Lanes sigmoid_f32(Lanes x) {
   return select(x < 0.0, e, e.number(1)) / (e + 1.0);
 }
 
+Lanes tanh_near_zero(Lanes x) {
+  Lanes z = x * x;
+  return fma(x * z, polynomial(z, tanh_near_terms), x);
+}
+
 Lanes tanh_f32(Lanes x) {
-  Lanes a = abs(x), z = x * x;
-  Lanes near = fma(a * z, polynomial(z, tanh_near_terms), a);
+  Lanes a = abs(x);
   // Beyond 10 the result is 1.
   Lanes twice = at_most(a + a, 20);
   ExpArgument argument = exp_argument(twice);
   Lanes e = exp_near_zero(argument.r) * power_of_two(argument);
   Lanes far = 1.0 - 2.0 / (e + 1.0);
-  return copysign(select(a >= 0.625, far, near), x);
+  return copysign(select(a >= tanh_far_from, far, tanh_near_zero(a)), x);
 }
 
+Lanes erf_near_zero(Lanes x) { return fma(x, polynomial(x * x, erf_near_terms), x); }
+
+Lanes erf_far_exponent(Lanes a) { return polynomial(at_most(a, 3.93), erf_far_terms); }
+
 Lanes erf_f32(Lanes x) {
-  Lanes a = abs(x), z = x * x;
-  Lanes near = fma(x, polynomial(z, erf_near_terms), x);
-  // Beyond 3.93 the result is 1.
-  ExpArgument argument = exp2_argument(polynomial(at_most(a, 3.93), erf_far_terms));
+  Lanes a = abs(x);
+  ExpArgument argument = exp2_argument(erf_far_exponent(a));
   Lanes far = fma(-exp2_near_zero(argument.r), power_of_two(argument), 1.0);
-  return select(a >= 0.93, copysign(far, x), near);
+  return select(a >= erf_far_from, copysign(far, x), erf_near_zero(x));
 }
 
 Lanes log_limits(Lanes x, Lanes result) {

@@ -12,6 +12,12 @@ Lanes log_f32(Lanes x);
 Lanes sigmoid_f32(Lanes x);
 Lanes tanh_f32(Lanes x);
 Lanes erf_f32(Lanes x);
+/// tanh(x) for |x| <= tanh_far_from and erf(x) for |x| <= erf_far_from.
+Lanes tanh_near_zero(Lanes x);
+Lanes erf_near_zero(Lanes x);
+/// p with erf(a) = 1 - 2^p, a not negative; beyond 3.93, where erf is 1, that of 3.93.
+Lanes erf_far_exponent(Lanes a);
+inline constexpr double tanh_far_from = 0.625, erf_far_from = 0.93;
 
 // Single precision, computed in double: vector_math_wide.cpp and vector_math_circle.cpp.
 Lanes expm1_f32(Lanes x);
@@ -74,5 +80,15 @@ Lanes scaled_at_once(Lanes p, Lanes n);
 /// infinite and the mantissa 1; for NaN and negative numbers the mantissa is NaN.
 Lanes mantissa_of(Lanes x);
 Lanes exponent_of(Lanes x, Lanes mantissa);
+
+// Single precision by the special function units of NVIDIA's GPUs: vector_math_gpu.cpp.
+
+/// Whether the module under construction is for such a GPU, and x a float of one thread.
+bool has_special_function_units(Lanes x);
+Lanes exp_gpu(Lanes x);
+Lanes exp2_gpu(Lanes x);
+Lanes sigmoid_gpu(Lanes x);
+Lanes tanh_gpu(Lanes x);
+Lanes erf_gpu(Lanes x);
 
 }  // namespace lanes

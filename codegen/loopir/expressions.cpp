@@ -73,6 +73,23 @@ Id Expressions::cast(Id a, int32_t dtype) {
   return apply(TN_F_CAST, dtype, a);
 }
 
+// Those that PyTorch computes so, with its results for zeros, infinities and negative numbers.
+Id Expressions::power(int32_t dtype, Id base, Id exponent) {
+  auto times = [&](Id x, Id y) { return apply(TN_F_MUL, dtype, x, y); };
+  auto inverse = [&](Id x) { return apply(TN_F_DIV, dtype, number(1.0, dtype), x); };
+  auto is = [&](double wanted) { return exponent == number(wanted, dtype); };
+  if (is(1)) return base;
+  if (is(2)) return times(base, base);
+  if (is(3)) return times(times(base, base), base);
+  if (is_floating(dtype)) {
+    if (is(0.5)) return apply(TN_F_SQRT, dtype, base);
+    if (is(-0.5)) return apply(TN_F_RSQRT, dtype, base);
+    if (is(-1)) return inverse(base);
+    if (is(-2)) return inverse(times(base, base));
+  }
+  return value({TN_F_POW, static_cast<uint16_t>(dtype), base, exponent, none});
+}
+
 Id Expressions::of_value(Id value) {
   const ValueNode n = values_[value];
   return value_as_index(value, n.code == value_checked ? n.b : none, variables_of(value));

@@ -64,8 +64,10 @@ class Expressions : public Indices {
   }
   Id number(double number, int32_t dtype);
   Id number(int64_t number, int32_t dtype);
+  /// A scalar primitive (TN_F_*). Powers that are products, roots or quotients become those.
   Id apply(uint16_t code, int32_t dtype, Id a, Id b = none, Id c = none) {
-    return value({code, static_cast<uint16_t>(dtype), a, b, c});
+    return code == TN_F_POW ? power(dtype, a, b)
+                            : value({code, static_cast<uint16_t>(dtype), a, b, c});
   }
   Id cast(Id a, int32_t dtype);
   const ValueNode& value_at(Id v) const { return values_[v]; }
@@ -94,6 +96,7 @@ class Expressions : public Indices {
   std::string text_of(Id value, size_t most = 400) const;
 
  private:
+  Id power(int32_t dtype, Id base, Id exponent);
   Id substitute_index(Id i, const Substitution& by, std::map<Id, Id>& done);
   Id map_values(Id index, const std::function<Id(Id)>& f);
 

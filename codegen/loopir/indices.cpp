@@ -1,6 +1,8 @@
 // Indices: the normal form, division by ranges, bounds.
 #include "indices.h"
 
+#include "ranges.h"
+
 #include <tenon/plugin.hpp>
 
 #include <algorithm>
@@ -8,51 +10,6 @@
 #include <numeric>
 
 namespace loopir {
-
-namespace {
-
-constexpr int64_t infinity = std::numeric_limits<int64_t>::max();
-
-int64_t saturated_add(int64_t a, int64_t b) {
-  int64_t out;
-  if (!__builtin_add_overflow(a, b, &out)) return out;
-  return b > 0 ? infinity : -infinity;
-}
-int64_t saturated_multiply(int64_t a, int64_t b) {
-  int64_t out;
-  if (!__builtin_mul_overflow(a, b, &out)) return out;
-  return (a > 0) == (b > 0) ? infinity : -infinity;
-}
-bool is_infinite(int64_t a) { return a >= infinity || a <= -infinity; }
-
-int64_t floor_of(int64_t a, int64_t b) {
-  if (b == 0) return 0;
-  int64_t q = a / b;
-  return q - (a % b != 0 && (a < 0) != (b < 0));
-}
-
-Range times(Range a, Range b) {
-  int64_t p[] = {saturated_multiply(a.lower, b.lower), saturated_multiply(a.lower, b.upper),
-                 saturated_multiply(a.upper, b.lower), saturated_multiply(a.upper, b.upper)};
-  return {*std::min_element(p, p + 4), *std::max_element(p, p + 4)};
-}
-
-Range over(Range a, Range b) {
-  if (b.lower <= 0) return {-infinity, infinity};
-  int64_t lower =
-      is_infinite(a.lower) ? a.lower : floor_of(a.lower, a.lower < 0 ? b.lower : b.upper);
-  int64_t upper =
-      is_infinite(a.upper) ? a.upper : floor_of(a.upper, a.upper < 0 ? b.upper : b.lower);
-  return {lower, upper};
-}
-
-Range rest(Range a, Range b) {
-  if (b.lower <= 0) return {-infinity, infinity};
-  if (a.lower >= 0 && a.upper < b.lower) return a;
-  return {0, is_infinite(b.upper) ? infinity : b.upper - 1};
-}
-
-}  // namespace
 
 /// number + sum of factor * atoms, by atoms.
 struct Indices::Terms {
@@ -65,6 +22,8 @@ struct Indices::Terms {
     at->second += factor;
     if (at->second == 0) factors.erase(at);
   }
+  bool reunite(Indices& x);
+  std::optional<Ids> slow_digit(Indices& x, const Ids& atoms, Id digit) const;
 };
 
 Id Indices::index(IndexNode node) {
@@ -123,7 +82,46 @@ Id Indices::add(Id a, Id b) {
   Terms more = terms_of(b);
   out.number += more.number;
   for (const auto& [atoms, factor] : more.factors) out.add(atoms, factor);
+  while (out.reunite(*this)) {
+  }
   return sum_of(out);
+}
+
+// Two digits that a reshape took apart and another one puts together: n * (i / n) + i % n is i.
+// Returns whether there were any.
+bool Indices::Terms::reunite(Indices& x) {
+  if (factors.size() < 2) return false;
+  for (const auto& [fast, factor] : factors)
+    for (Id digit : fast) {
+      if (x.nodes_[digit].kind != IndexKind::mod) continue;
+      std::optional<Ids> slow = slow_digit(x, fast, digit);
+      if (!slow) continue;
+      Id others = x.constant(factor), whole = x.nodes_[digit].operands[0];
+      for (Id atom : fast)
+        if (atom != digit) others = x.multiply(others, atom);
+      factors.erase(*slow);
+      factors.erase(Ids(fast));
+      Terms more = x.terms_of(x.multiply(others, whole));
+      number += more.number;
+      for (const auto& [atoms, f] : more.factors) add(atoms, f);
+      return true;
+    }
+  return false;
+}
+
+// The term n * (i / n) beside `fast`, which holds the digit i % n. A size that may be 0 is none for
+// plain numbers, only for positions: of those there are none then.
+std::optional<Ids> Indices::Terms::slow_digit(Indices& x, const Ids& fast, Id digit) const {
+  Id i = x.nodes_[digit].operands[0], n = x.nodes_[digit].operands[1];
+  if (x.range(n).lower <= 0 && x.variables_of_index(i).empty()) return std::nullopt;
+  Id product = x.multiply(x.constant(factors.at(fast)), x.multiply(n, x.floordiv(i, n)));
+  for (Id atom : fast)
+    if (atom != digit) product = x.multiply(product, atom);
+  Terms slow = x.terms_of(product);
+  if (slow.number != 0 || slow.factors.size() != 1) return std::nullopt;
+  const auto& [atoms, factor] = *slow.factors.begin();
+  auto at = factors.find(atoms);
+  return at != factors.end() && at->second == factor ? std::optional(atoms) : std::nullopt;
 }
 
 Id Indices::multiply(Id a, Id b) {

@@ -95,6 +95,8 @@ struct Nest {
 /// Puts neighbouring variables together where every index allows it, and chooses what is
 /// vectorised: the variable with unit stride in most accesses.
 Nest make_nest(Program& program, Kernel kernel, int64_t vector_lanes);
+/// Makes units of tiles where loads lie across the lanes, so that lines of a cache are used at once.
+void cut_into_tiles(Program& program, Nest& nest, int64_t vector_lanes);
 
 // ---- parts of fusion
 

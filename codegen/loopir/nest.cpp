@@ -4,10 +4,11 @@
 // Model: memory wants unit stride in the innermost loop and few, long loops. Method: variables are
 // ordered by their strides in stores and loads; neighbours (i, j) are one variable where every
 // index of the statements that they serve is a line in both and i's step is j's step times j's
-// extent. The vectorised variable is the one with most accesses of unit stride (stores count
-// twice), weighted by how well it fills vectors: an inner one (rows: lanes are folded at the end of
-// the row) or an outer one (columns: each lane is a row of its own). Points of a scatter's inner
-// variables may write one element, so those are neither reordered nor vectorised.
+// extent. The vectorised variable is the one with most accesses of unit stride (stores count twice,
+// and what runs once a row counts by its share of the longest stage), weighted by how well it fills
+// vectors: an inner one (rows: lanes are folded at the end of the row) or an outer one (columns: each
+// lane is a row of its own). Points of a scatter's inner variables may write one element, so those
+// are neither reordered nor vectorised.
 #include "kernel.h"
 
 #include <algorithm>
@@ -19,6 +20,7 @@ namespace {
 struct AccessIndex {
   Id index;
   int weight;
+  double share = 1;  // how often it is made, an element of the longest stage being 1
 };
 
 class NestMaker {
@@ -46,17 +48,32 @@ class NestMaker {
   /// Every index of a stage (or of all): of loads, of stores, and those that are values.
   std::vector<AccessIndex> indices(const Stage* only) {
     std::vector<AccessIndex> out;
+    double most = 1;
+    for (const Stage& stage : kernel_.stages) most = std::max(most, turns(stage));
     for (const Stage& stage : kernel_.stages) {
       if (only && &stage != only) continue;
+      size_t before = out.size();
       for (const Statement& s : stage.statements) {
         bool stores_all = s.fold == Fold::none || s.is_scan;
         if (s.buffer != none) out.push_back({s.index, stores_all ? 2 : 0});
         if (s.position != none) out.push_back({s.position, 0});
         add_indices(s, out);
       }
+      for (size_t i = before; i < out.size(); ++i)
+        out[i].share = turns(stage, out[i].index) / most;
     }
     return out;
   }
+  /// How often a stage runs for a point of the outer variables, or an access to `index` in it, which
+  /// stands before the loops that it does not depend on.
+  double turns(const Stage& stage, Id index = none) {
+    double n = 1;
+    for (Id v : stage.inner)
+      if (index == none || x_.depends_on(index, v))
+        n *= static_cast<double>(std::max<int64_t>(hint_of(v), 1));
+    return n;
+  }
+  int64_t hint_of(Id variable) { return x_.hint(x_.extent_of(variable)); }
   void add_indices(const Statement& s, std::vector<AccessIndex>& out) {
     std::vector<Id> open{s.value};
     std::vector<bool> seen;
@@ -141,9 +158,9 @@ class NestMaker {
     for (const AccessIndex& a : all) {
       if (a.weight == 0 || !x_.depends_on(a.index, v)) continue;
       auto c = x_.coefficient(a.index, v);
-      sum += c && x_.is(*c, 1) ? a.weight : -0.5 * a.weight;
+      sum += (c && x_.is(*c, 1) ? a.weight : -0.5 * a.weight) * a.share;
     }
-    int64_t n = std::max<int64_t>(x_.hint(x_.extent_of(v)), 1);
+    int64_t n = std::max<int64_t>(hint_of(v), 1);
     int64_t filled = (n + vector_lanes_ - 1) / vector_lanes_ * vector_lanes_;
     return sum > 0 ? sum * static_cast<double>(n) / static_cast<double>(filled)
                    : sum - 1.0 / static_cast<double>(n);

@@ -1,6 +1,7 @@
 // The table of a call's numbers.
 #include "reals.h"
 
+#include "call_numbers.h"
 #include "program.h"
 
 #include <bit>
@@ -31,7 +32,7 @@ double combined(Real::Op op, double a, double b) {
 /// The blocks that the draws of one call take.
 class Drawing {
  public:
-  Drawing(const Program& program, std::span<const int64_t> symbols) {
+  Drawing(const Program& program, std::span<const int64_t> symbols, const TakeBlocks& take) {
     uint64_t blocks = 0;
     for (const Real& r : program.reals)
       if (r.op == Real::Op::seed) {
@@ -39,8 +40,7 @@ class Drawing {
         blocks += static_cast<uint64_t>(program.expressions.evaluate(r.index, symbols));
       }
     if (taken_.empty()) return;
-    const tn_svc_api& host = *tenon::plugin::host->svc;
-    tenon::plugin::check(host.rng_reserve(TN_DEV_CPU, -1, blocks, &seed_, &first_));
+    take(blocks, &seed_, &first_);
   }
   int64_t seed() const { return static_cast<int64_t>(seed_); }
   /// Of the draws in order.
@@ -56,9 +56,17 @@ class Drawing {
 
 std::span<const int64_t> table_of(const Program& program, std::span<const int64_t> symbols,
                                   std::vector<int64_t>& memory) {
+  return table_of(program, symbols, memory, [](uint64_t blocks, uint64_t* seed, uint64_t* first) {
+    const tn_svc_api& host = *tenon::plugin::host->svc;
+    tenon::plugin::check(host.rng_reserve(TN_DEV_CPU, -1, blocks, seed, first));
+  });
+}
+
+std::span<const int64_t> table_of(const Program& program, std::span<const int64_t> symbols,
+                                  std::vector<int64_t>& memory, const TakeBlocks& take) {
   if (program.reals.empty()) return symbols;
   memory.assign(symbols.begin(), symbols.end());
-  Drawing drawing(program, symbols);
+  Drawing drawing(program, symbols, take);
   for (const Real& r : program.reals) {
     if (r.op == Real::Op::seed || r.op == Real::Op::first_block) {
       memory.push_back(r.op == Real::Op::seed ? drawing.seed() : drawing.next_first_block());

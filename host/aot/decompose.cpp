@@ -72,8 +72,12 @@ std::function<bool(const OpEntry&)> decomposition_set(const std::string& set,
     };
   }
   if (set == "default_decompositions") return decomposition_set("list", default_decompositions());
+  if (set == "random")  // ops that draw and are only made of others
+    return [](const OpEntry& op) {
+      return (op.def->tags & OpTags::random) && !op.def->core && can_decompose(op);
+    };
   require(set == "core_aten" || set == "inductor",
-          "there is no decomposition set '{}'; known are none, core_aten, inductor and "
+          "there is no decomposition set '{}'; known are none, core_aten, inductor, random and "
           "default_decompositions",
           set);
   // Every row that is not core and says how it is made of others; who compiles formulas keeps them

@@ -1,4 +1,5 @@
 // What user code calls while it is recorded: looking at data, breaks, disabled regions, marks.
+#include "capture/body_scope.h"
 #include "capture/follow/follow.h"
 #include "capture/outside.h"
 #include "capture/trace.h"
@@ -13,6 +14,7 @@
 #include "core/tensor/tensor_impl.h"
 
 #include <tenon/compiler.h>
+#include <tenon/nested_region.h>
 #include <tenon/ops/copy.h>
 
 #include <cstring>
@@ -194,6 +196,19 @@ void graph_break(std::string_view reason, std::source_location where) {
   if (reason.empty()) reason = "graph_break()";
   if (passes_recorded_break(reason, where)) return;
   if (Trace* trace = Trace::current()) trace->graph_break(reason, where);
+}
+
+// A body that is followed ends its segments where the recording did: where something had been
+// recorded since the last end, and the recording might be cut.
+void detail::end_of_region(std::source_location where) {
+  if (!thread_modes.tracer || BodyScope::is_inside()) return;
+  constexpr std::string_view what = "nested_compile_region()";
+  if (const Follower* follower = Follower::current()) {
+    if (follower->is_one_graph() || !follower->walk().has_pending_steps()) return;
+    if (passes_recorded_break(what, where, /*is_announced=*/true)) return;
+  }
+  if (Trace* trace = Trace::current(); trace && trace->may_end_segment())
+    trace->graph_break(what, where, /*is_announced=*/true);
 }
 
 namespace {

@@ -14,6 +14,8 @@ class BodyScope {
 
   /// Throws UserError (graph_break) inside of a scope: `reason` is what looks at data, and where.
   static void check(const std::string& reason);
+  /// Whether this thread is inside of a scope.
+  static bool is_inside();
 
  private:
   std::string place_;

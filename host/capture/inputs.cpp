@@ -10,6 +10,7 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/tensor/each_tensor.h"
+#include "core/tensor/exposure.h"
 #include "ops/op_table.h"
 
 #include <tenon/compiler.h>
@@ -214,6 +215,12 @@ void TraceInputs::lift_gradient(const Tensor& leaf, const Tensor& gradient) {
       {.source = ImplicitInput::Source::gradient, .leaf = origin, .tensor = gradient});
 }
 
+// Whether others may lie in its memory unseen: only what was lent can be lent twice.
+static bool is_lent(const Tensor& real) {
+  const StorageRef& storage = impl_of(real)->storage_ref;
+  return storage && is_exposed(*storage.get());
+}
+
 Tensor TraceInputs::add_input(const Tensor& real, const TensorMeta& meta, StorageRef storage,
                               ValueOrigin origin) {
   GraphValue value;
@@ -228,11 +235,12 @@ Tensor TraceInputs::add_input(const Tensor& real, const TensorMeta& meta, Storag
   segment_origins_.push_back(origin);
   segment_storages_.push_back(impl_of(fake)->storage_ref);
   set_origin(fake, origin);
-  for (const auto& [known, stand_in] : stand_ins_)
-    if (share_lent_memory(known, real)) {
-      host_writes.watch(known);
-      host_writes.watch(real);
-    }
+  auto watch_with = [&](const std::pair<Tensor, Tensor>& known) {
+    if (!share_lent_memory(known.first, real)) return;
+    host_writes.watch(known.first);
+    host_writes.watch(real);
+  };
+  if (is_lent(real)) std::ranges::for_each(stand_ins_, watch_with);
   stand_ins_.push_back({real, fake});
   return fake;
 }
@@ -240,7 +248,7 @@ Tensor TraceInputs::add_input(const Tensor& real, const TensorMeta& meta, Storag
 bool TraceInputs::meets_lent_memory(const CallArgs& call) const {
   bool any = false;
   auto look = [&](const Tensor& t) {
-    if (any || !t.defined() || t.is_fake() || stand_in_of(t).defined()) return;
+    if (any || !t.defined() || t.is_fake() || !is_lent(t) || stand_in_of(t).defined()) return;
     any = std::ranges::any_of(stand_ins_,
                               [&](const auto& known) { return share_lent_memory(known.first, t); });
   };

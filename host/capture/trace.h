@@ -40,7 +40,7 @@ struct Frame;
 
 /// What running a body has given.
 struct BodyResults {
-  std::vector<Tensor> tensors;
+  detail::ResultTensors tensors;
   detail::Leaves plain;
 };
 
@@ -73,6 +73,10 @@ class Trace {
   /// The trace that this thread records, or null. A body that follows a path stops following.
   static Trace* current();
   bool is_on_tape() const { return recorder_.on_tape; }
+  /// Whether a segment is recorded that may end here.
+  bool may_end_segment() {
+    return !fullgraph && !is_on_tape() && !recorder_.graph().nodes().empty();
+  }
   const Recording& so_far() const { return recording_; }
   /// The real tensor of a fake, breaking the graph if need be.
   Tensor observe(const Tensor& fake, std::string_view what, std::source_location where);

@@ -8,6 +8,7 @@
 #include "runtime/limits.h"
 #include "runtime/overrides.h"
 
+#include <memory>
 #include <optional>
 
 namespace tenon {
@@ -74,8 +75,9 @@ void give_followed(Site& site, const Versions& versions, const PathVersion& vers
                    Follower& follower, const Leaves& leaves, CallResult& result) {
   BodyResults& given = follower.results();
   result.numbers.assign(given.plain.numbers.span().begin(), given.plain.numbers.span().end());
-  result.tensors = std::move(given.tensors);
   if (version.path->has_breaks()) {
+    result.tensors =
+        std::move(given.tensors);  // real ones; code makes those of a body in one piece
     ++site.replays;
     auto* course = static_cast<const Course*>(version.owner);
     if (course != versions.begin.get()) versions.first.move_to_front(*course);
@@ -98,7 +100,7 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
   Versions versions{site, first, leaves};
   std::optional<PathVersion> begin = versions.first_version();
   if (!begin) return replay_slot(site, leaves, body, result);
-  std::optional<LateRecording> late;
+  std::unique_ptr<LateRecording> late;
   auto others = [&] { return versions.others(); };
   auto find = [&](const Segment& segment, std::span<const int64_t> symbols) {
     return known_code(site, segment, symbols);
@@ -108,10 +110,12 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
   };
   bool captures_scalars = site.options.fullgraph || config::flags().dynamo.capture_scalar_outputs;
   auto record = [&](const Path& path, const std::string& difference) {
-    late.emplace(site, leaves, difference);
+    late = std::make_unique<LateRecording>(site, leaves, difference);
     return new_trace(site, leaves, &path);
   };
-  Follower follower(leaves, *begin, {others, holds, {find, run_segment}, record, captures_scalars});
+  const Follower::Helpers helpers{
+      others, holds, {find, run_segment}, record, captures_scalars, site.options.fullgraph};
+  Follower follower(leaves, *begin, helpers);
   try {
     follower.run(body);
   } catch (const WantsTape&) {

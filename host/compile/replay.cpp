@@ -97,7 +97,8 @@ void note_recording(Site& site, const Recording& recording) {
 }
 
 void give_results(Recording& recording, CallResult& result) {
-  result.tensors = std::move(recording.results);
+  result.tensors.clear();
+  for (Tensor& t : recording.results) result.tensors.push(std::move(t));
   result.numbers = recording.output_numbers;
 }
 

@@ -48,8 +48,14 @@ std::optional<SymProgram> segment_conditions(const Graph& graph, const Artifact&
 
 }  // namespace
 
+// Asked at each break of each call: no state is made where nothing casts.
+static bool is_cast_like(const AutocastState& made_for) {
+  bool casts = thread_modes.include & ~thread_modes.exclude & bit(Key::autocast);
+  return casts ? same_casts(made_for, autocast_in_effect()) : !made_for.is_on();
+}
+
 bool SegmentCode::serves(std::span<const int64_t> symbols, std::span<const Overlap> found) const {
-  return same_casts(autocast, autocast_in_effect()) && conditions && conditions->check(symbols) &&
+  return is_cast_like(autocast) && conditions && conditions->check(symbols) &&
          std::ranges::equal(overlaps, found);
 }
 

@@ -441,10 +441,16 @@ bool matches(const TensorGuard& g, const Tensor& t) {
       h->device_index != g.device_index || h->ndim != g.ndim ||
       (needs_grad(t) != g.requires_grad && !g.any_requires_grad))
     return false;
-  for (int32_t d = 0; d < g.ndim; ++d) {
-    if (h->sizes[d] != g.sizes[static_cast<size_t>(d)] && !(g.free_sizes >> d & 1)) return false;
-    if (h->strides[d] != g.strides[static_cast<size_t>(d)] && !(g.free_strides >> d & 1))
-      return false;
+  const int64_t *sizes = h->sizes, *strides = h->strides;
+  const int64_t *kept_sizes = g.sizes.data(), *kept_strides = g.strides.data();
+  int64_t differs = 0;
+  for (int32_t d = 0, n = g.ndim; d < n; ++d)
+    differs |= (sizes[d] ^ kept_sizes[d]) | (strides[d] ^ kept_strides[d]);
+  if (!differs) [[likely]]
+    return true;
+  for (int32_t d = 0, n = g.ndim; d < n; ++d) {
+    if (sizes[d] != kept_sizes[d] && !(g.free_sizes >> d & 1)) return false;
+    if (strides[d] != kept_strides[d] && !(g.free_strides >> d & 1)) return false;
   }
   return true;
 }

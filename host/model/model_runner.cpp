@@ -8,6 +8,7 @@
 #include "core/tensor/tensor_impl.h"
 #include "formats/pt2/pt2_import_parts.h"
 #include "model/input_layout.h"
+#include "runtime/overrides.h"
 #include "saved/saved_artifact.h"
 
 #include <tenon/autograd.h>
@@ -163,7 +164,8 @@ ModelRunner::ModelRunner(std::shared_ptr<const formats::Pt2Program> program, Run
       model_(import_pt2(*program_, import_options(options_))),
       writes_weights_(writes_weights(model_)),
       unit_(report::find_unit(report::UnitKind::model,
-                              std::filesystem::path(model_.file).filename().string())) {
+                              std::filesystem::path(model_.file).filename().string())),
+      number_(next_compile_number()) {
   if (options_.training) want_gradients(model_);
 }
 
@@ -186,7 +188,7 @@ void ModelRunner::reset_weights() {
 void ModelRunner::tell_unit(const Version& version, const BoundCall& call) const {
   if (!unit_) return;
   const ShapeEnv& env = *version.graph->shape_env;
-  VersionFacts facts{.id = message("0/{}", versions_.size()),
+  VersionFacts facts{.id = message("{}/{}", number_, versions_.size()),
                      .n_nodes = version.graph->nodes().size()};
   for (const Expr* c : version.conditions) facts.guards += env.text(c) + "\n";
   unit_->note_version(std::move(facts));
@@ -195,7 +197,7 @@ void ModelRunner::tell_unit(const Version& version, const BoundCall& call) const
   for (size_t i = 0; i < versions_.size(); ++i)
     for (const Expr* c : versions_[i]->conditions)
       if (!holds(c, *versions_[i]->graph, call.symbols)) {
-        why += message("{}0/{}: {}", why.empty() ? "" : "; ", i,
+        why += message("{}{}/{}: {}", why.empty() ? "" : "; ", number_, i,
                        versions_[i]->graph->shape_env->text(c));
         break;
       }
@@ -209,11 +211,12 @@ std::shared_ptr<const ModelRunner::Version> ModelRunner::make_version(const Boun
   // The first version keeps the archive's example sizes, if they make no difference.
   if (!versions_.empty()) version->hints = call.values;
   version->graph = graph_for(version->hints);
+  config::OptionScope overrides(flag_override(number_));
   CompileGraphOptions options;
-  options.backend = options_.backend;
+  options.backend = backend_override(number_).value_or(options_.backend);
   options.mode = options_.mode;
   options.options_toml = options_.options_toml;
-  options.compile_id = message("0/{}", versions_.size());
+  options.compile_id = message("{}/{}", number_, versions_.size());
   options.dynamic = !version->graph->symbols.empty();
   version->artifact = compile_graph(version->graph, options);
   for (const RecordedGuard& guard : version->graph->shape_env->guard_conditions())

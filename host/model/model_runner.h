@@ -114,6 +114,7 @@ class ModelRunner {
   std::vector<std::shared_ptr<const Version>> versions_;
   report::Unit* unit_ = nullptr;  ///< what a report tells of it; null: none is wanted
   size_t n_loaded_ = 0;           ///< versions that came with their code
+  uint32_t number_ = 0;           ///< the first part of compile ids
   double compile_ms_ = 0;
 };
 

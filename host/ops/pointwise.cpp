@@ -2,9 +2,10 @@
 //
 // Problem: every pointwise row has only a formula; a call brings tensors of mixed dtypes and
 // shapes, numbers, and strings or absent arguments that choose among formulas. Method: the program
-// of a formula is recorded once. A call binds it for (compute type, numbers that are 0 or 1), which
-// is cached in a list that only grows, then runs it over the broadcast operands. Cost: a call with
-// one shape, contiguous, takes no meta function and about 60 ns besides the loop.
+// of a formula is recorded once. A call binds it for (compute type, numbers that are 0 or 1, an
+// exponent that makes a power a product or a root), which is cached in a list that only grows, then
+// runs it over the broadcast operands. Cost: a call with one shape, contiguous, takes no meta
+// function and about 60 ns besides the loop.
 #include "ops/pointwise.h"
 
 #include "core/kernels/pointwise_loop.h"
@@ -16,6 +17,8 @@
 #include <tenon/ops/pointwise.h>
 #include <tenon/ops/reduce.h>
 
+#include <algorithm>
+#include <bit>
 #include <mutex>
 
 namespace tenon {
@@ -26,6 +29,7 @@ struct PointwiseState {
     int entry;
     Dtype compute;
     uint32_t ones, zeros;  // bit i: number input i is 1, 0
+    uint8_t power;         // 1 + place in simple_powers of a number that is an exponent, or 0
     friend bool operator==(const Key&, const Key&) = default;
   };
   struct Plan {
@@ -35,6 +39,7 @@ struct PointwiseState {
   };
   ScalarProgram programs[Formula::max_entries];
   uint32_t divisors[Formula::max_entries] = {};  // bit i: input i divides, with a remainder
+  uint32_t exponent[Formula::max_entries] = {};  // bit i: input i, and no other, is an exponent
   uint64_t promoting = 0;  // bit i: argument i, when a number, takes part in promotion
   std::atomic<Plan*> plans{nullptr};
   std::mutex binding;
@@ -62,11 +67,30 @@ uint32_t divisors_of(const ScalarProgram& program) {
   return inputs;
 }
 
+// The input that is an exponent, where there is one: 1 << i, else 0.
+uint32_t exponent_of(const ScalarProgram& program) {
+  uint32_t inputs = 0;
+  for (const ScalarInstr& step : program.instr)
+    if (step.op() == ScalarCode::pow && step.b < program.n_inputs) inputs |= 1u << step.b;
+  return std::has_single_bit(inputs) ? inputs : 0;
+}
+
+// Exponents whose powers are products, roots and quotients, as in PyTorch; Recorder has the rules.
+constexpr double simple_powers[] = {2, 3, 0.5, -0.5, -1, -2};
+
+uint8_t simple_power(double exponent) {
+  auto found = std::ranges::find(simple_powers, exponent);
+  return found == std::end(simple_powers)
+             ? uint8_t{0}
+             : static_cast<uint8_t>(1 + (found - std::begin(simple_powers)));
+}
+
 [[gnu::noinline]] PointwiseState& make_state(const OpEntry& op, ScalarProgram* given = nullptr) {
   auto* fresh = new PointwiseState;
   for (int i = 0; i < op.def->formula.n_entries; ++i) {
     fresh->programs[i] = given ? std::move(*given) : record(op.def->formula.entries[i].formula);
     fresh->divisors[i] = divisors_of(fresh->programs[i]);
+    fresh->exponent[i] = exponent_of(fresh->programs[i]);
   }
   for (size_t i = 0; i < op.schema.args.size(); ++i)
     fresh->promoting |= uint64_t{promotes(op.schema.args[i])} << i;
@@ -197,8 +221,10 @@ const BoundProgram* find_plan(const PointwiseState& state, const PointwiseState:
   std::lock_guard lock(state.binding);
   if (auto* known = find_plan(state, key)) return *known;
   std::vector<BindInput> inputs(in.n);
+  uint32_t power = key.power ? state.exponent[in.entry] : 0;
   for (size_t i = 0; i < in.n; ++i)
-    if ((key.ones | key.zeros) >> i & 1) inputs[i] = BindInput::constant(in.number(i));
+    if (!in.tensors[i] && ((key.ones | key.zeros | power) >> i & 1))
+      inputs[i] = BindInput::constant(in.number(i));
   auto* plan = new PointwiseState::Plan{key, tenon::bind(in.program(), key.compute, inputs),
                                         state.plans.load(std::memory_order_relaxed)};
   state.plans.store(plan, std::memory_order_release);
@@ -206,11 +232,13 @@ const BoundProgram* find_plan(const PointwiseState& state, const PointwiseState:
 }
 
 const BoundProgram& bound_program(const Inputs& in) {
-  PointwiseState::Key key{in.entry, computing_dtype(in.promoted), 0, 0};
+  PointwiseState::Key key{in.entry, computing_dtype(in.promoted), 0, 0, 0};
+  uint32_t exponent = in.state->exponent[in.entry];
   for (size_t i = 0; i < in.n; ++i) {
     if (in.tensors[i]) continue;
     key.ones |= uint32_t{in.number(i).as_double() == 1} << i;
     key.zeros |= uint32_t{in.bits[i] == 0} << i;
+    if (exponent >> i & 1) key.power = simple_power(in.number(i).as_double());
   }
   const BoundProgram* known = find_plan(*in.state, key);
   return known ? *known : bind_plan(in, key);

@@ -13,6 +13,7 @@
 #include "report/log.h"
 #include "runtime/compiled_backward.h"
 #include "runtime/limits.h"
+#include "runtime/overrides.h"
 #include "runtime/stance.h"
 #include "runtime/summary.h"
 #include "runtime/verify.h"
@@ -48,7 +49,6 @@ namespace detail {
 
 namespace {
 
-std::atomic<uint32_t> next_site{0};
 std::mutex all_sites_lock;
 std::set<Site*>& all_sites() {
   static auto* sites = new std::set<Site*>;
@@ -57,7 +57,7 @@ std::set<Site*>& all_sites() {
 
 }  // namespace
 
-Site::Site(Options o) : options(std::move(o)), number(next_site.fetch_add(1)) {
+Site::Site(Options o) : options(std::move(o)), number(next_compile_number()) {
   if (options.recompile_limit)
     options.options["dynamo.recompile_limit"] = std::to_string(*options.recompile_limit);
   unit = report::find_unit(report::UnitKind::callable, display_name(*this));

@@ -207,10 +207,12 @@ std::string Entry::why_not(const Leaves& leaves) const {
 }
 
 bool Entry::captured_tensors_hold(const Leaves& leaves) const {
-  for (uint32_t i = 0; i < captured_handles.size(); ++i) {
-    const Tensor& t = input_tensor({ValueOrigin::Kind::implicit, i}, {leaves});
-    if (!t.defined() || !matches(implicit_guards[i], t)) return false;
-    bool is_kept = &t == &recorded.implicit[i].tensor;
+  const SlotGuard* guard = implicit_guards.data();
+  for (uint32_t i = 0; i < captured_handles.size(); ++i, ++guard) {
+    const Tensor* handle = captured_handles[i];
+    const Tensor& t = handle ? *handle : input_tensor({ValueOrigin::Kind::implicit, i}, {leaves});
+    if (!t.defined() || !matches(*guard, t)) return false;
+    bool is_kept = handle == &recorded.implicit[i].tensor;
     if (is_kept && t.head()->references.load(std::memory_order_relaxed) == 1)
       return false;  // the program has dropped or replaced it
   }
@@ -264,11 +266,10 @@ void Entry::run(const CallInputs& in, CallResult& result) const {
   recorded.guards.load(in.leaves, symbols.words.data(), in.numbers);
   std::ranges::fill(symbols.words.subspan(n_known),
                     0);  // those that the code computes
-  result.tensors.resize(recorded.outputs.size());
+  result.tensors.grow_to(recorded.outputs.size());
   InlineVector<Tensor, 8> own;
   if (!gives_graph_outputs) own.resize(n_graph_outputs);
   std::span<Tensor> made(gives_graph_outputs ? result.tensors.data() : own.data(), n_graph_outputs);
-  for (Tensor& t : made) t = Tensor();  // what a followed body has given stands there
   if (artifact) run_code(in, symbols.words, made);
   if (!recorded.log_calls.empty()) run_logs(in, made);
   for (size_t i = 0; !gives_graph_outputs && i < recorded.outputs.size(); ++i) {
@@ -287,12 +288,19 @@ void Entry::run_code(const CallInputs& in, std::span<const int64_t> symbols,
   constexpr size_t inline_count = 24;
   size_t n = recorded.inputs.size();
   detail::TensorHead* local[inline_count];
-  std::vector<detail::TensorHead*> spilled(n > inline_count ? n : 0);
-  detail::TensorHead** heads = spilled.empty() ? local : spilled.data();
-  for (size_t i = 0; i < n; ++i)
-    heads[i] = recorded.inputs[i].kind == ValueOrigin::Kind::undefined
-                   ? nullptr
-                   : input_tensor(recorded.inputs[i], in).head();
+  std::unique_ptr<detail::TensorHead*[]> spilled;
+  if (n > inline_count) spilled = std::make_unique_for_overwrite<detail::TensorHead*[]>(n);
+  detail::TensorHead** heads = spilled ? spilled.get() : local;
+  const Tensor* const* captured = in.slots.empty() ? captured_handles.data() : nullptr;
+  for (size_t i = 0; i < n; ++i) {
+    const ValueOrigin& origin = recorded.inputs[i];
+    bool is_captured = captured && origin.kind == ValueOrigin::Kind::implicit;
+    if (const Tensor* handle = is_captured ? captured[origin.index] : nullptr)
+      heads[i] = handle->head();
+    else
+      heads[i] =
+          origin.kind == ValueOrigin::Kind::undefined ? nullptr : input_tensor(origin, in).head();
+  }
   ModeScope casts_and_passes_are_recorded(
       0, bit(Key::autocast) | (recorded.has_backward ? bit(Key::autograd) : 0));
   artifact->call({heads, n}, symbols, made);

@@ -4,9 +4,15 @@
 #include "backend/backend.h"
 #include "core/error.h"
 
+#include <atomic>
 #include <charconv>
 
 namespace tenon {
+
+uint32_t next_compile_number() {
+  static std::atomic<uint32_t> next{0};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
 
 namespace {
 

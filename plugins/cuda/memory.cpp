@@ -78,7 +78,8 @@ void Gpu::release(void* memory, size_t bytes, tn_stream* stream) noexcept {
       CU_TRY(*this, "freeing memory", cuMemFreeAsync, reinterpret_cast<api::Address>(memory),
              handle_of(stream));
     };
-    while (!trees::Recording::defer_free(stream, memory, bytes, free_now)) continue;
+    std::function<void()> now = std::ref(free_now);  // which asks for no memory
+    while (!trees::Recording::defer_free(stream, memory, bytes, now)) continue;
   });
 }
 

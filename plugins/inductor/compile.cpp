@@ -67,7 +67,9 @@ void make_code(tn_ctx* ctx, const Given& given, Parts& parts) {
     if (!kernel) continue;
     if (is_to_fail(*kernel, given.fail_kernels))
       throw KernelFailure{kernel->name, "the option fail_kernels names it", kernel->nodes};
-    nests[i] = loopir::make_nest(p, *kernel, lanes_for(p, *kernel, options));
+    int64_t lanes = lanes_for(p, *kernel, options);
+    nests[i] = loopir::make_nest(p, *kernel, lanes);
+    loopir::cut_into_tiles(p, nests[i], lanes);
     parts.kernels[i] = interface_of(p, nests[i], options);
     if (is_logged("loop_ordering"))
       tenon::plugin::log(TN_LOG_INFO, "loop_ordering", "{}", loopir::text_of(p, nests[i]));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compile.h"
+#include "graph_mode.h"
 #include "image.h"
 #include "options.h"
 
@@ -13,10 +14,29 @@ struct Backend : tenon::plugin::Backend {
   void supports(const tn_compile_request& request, std::span<uint8_t> verdicts) {
     bool takes_all = Given::read(request).fallback == Given::fallback_choice::error;
     loopir::support_nodes(request, takes_all, verdicts);
+    // Numbers on the CPU are read as parameters; what is computed there is the host's.
+    tenon::plugin::graph g(request);
+    for (uint32_t i = 0; i < verdicts.size(); ++i)
+      if (!is_on_device(g, g.at(i))) verdicts[i] = TN_NOT_SUPPORTED;
   }
-  std::unique_ptr<Executable> compile(const tn_compile_request& request) {
+  tenon::plugin::artifact compile(const tn_compile_request& request) {
     auto* api = tenon::plugin::extension<tn_cuda_api>(TN_CUDA_ID, TN_CUDA_VERSION);
-    return inductor_cuda::compile(request, {.api = api, .device_type = TN_DEV_CUDA});
+    Machine machine{.api = api, .device_type = TN_DEV_CUDA};
+    using tenon::plugin::make_artifact;
+    return tenon::plugin::artifact(
+        is_in_graph_mode(request) ? make_artifact(std::make_unique<GraphModeCode>(request, machine))
+                                  : make_artifact(inductor_cuda::compile(request, machine)));
+  }
+  static bool is_on_device(const tenon::plugin::graph& g, const tenon::plugin::node& n) {
+    using recordings::Place;
+    bool is = true;
+    recordings::for_each_operand(
+        n, [&](uint32_t id) { is = is && recordings::place_of(g.value_at(id)) != Place::host; });
+    for (uint32_t r = 0; r < n.n_results; ++r) {
+      Place place = recordings::place_of(g.value_at(n.first_result + r));
+      is = is && place != Place::host && place != Place::host_number;
+    }
+    return is;
   }
   std::string fingerprint() { return inductor_cuda::fingerprint(); }
 };

@@ -1,4 +1,4 @@
-// What describe() gives: statistics and texts.
+// What describe() gives: statistics and texts, of one executable or of the parts of a graph.
 #include "executable.h"
 
 #include <loopir/making/item_facts.h>
@@ -10,43 +10,51 @@ namespace inductor_cuda {
 
 namespace {
 
+using Executables = std::span<const Executable* const>;
+
 const char* const names_of_forms[] = {"points", "rows", "columns", "tiles"};
 
-std::string items_json(const Parts& parts) {
+void add_item(std::ostringstream& out, const Parts& parts, size_t i) {
+  loopir::ItemFacts f = loopir::facts_of(parts.program, parts.schedule.items[i], parts.accesses[i]);
+  out << "{\"kind\": \"" << f.kind << "\", \"name\": " << loopir::quoted(f.name)
+      << ", \"bytes\": " << f.bytes << ", \"flops\": " << f.flops;
+  if (auto product = parts.products.find(i); product != parts.products.end())
+    out << ", \"way\": "
+        << (product->second->why_own_kernel().empty() ? "\"cublaslt\"" : "\"own kernel\"");
+  out << ", \"versions\": [";
+  auto kernel = parts.kernels.find(i);
+  for (size_t v = 0; kernel != parts.kernels.end() && v < kernel->second.plans.size(); ++v) {
+    const KernelPlan& plan = kernel->second.plans[v];
+    const Form& form = plan.form;
+    out << (v ? ", " : "") << "{\"form\": \"" << names_of_forms[static_cast<int>(form.kind)]
+        << "\", \"threads\": " << form.threads << ", \"vector\": " << form.vector
+        << ", \"in_registers\": " << form.in_registers << ", \"index_bits\": " << form.index_bits
+        << ", \"atomic\": " << (plan.is_atomic ? "true" : "false") << "}";
+  }
+  out << "]}";
+}
+
+std::string items_json(Executables list) {
   std::ostringstream out;
   const char* separator = "";
-  for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
-    loopir::ItemFacts f =
-        loopir::facts_of(parts.program, parts.schedule.items[i], parts.accesses[i]);
-    out << separator << "{\"kind\": \"" << f.kind << "\", \"name\": " << loopir::quoted(f.name)
-        << ", \"bytes\": " << f.bytes << ", \"flops\": " << f.flops;
-    if (auto product = parts.products.find(i); product != parts.products.end())
-      out << ", \"way\": "
-          << (product->second->why_own_kernel().empty() ? "\"cublaslt\"" : "\"own kernel\"");
-    out << ", \"versions\": [";
-    separator = ", ";
-    auto kernel = parts.kernels.find(i);
-    for (size_t v = 0; kernel != parts.kernels.end() && v < kernel->second.plans.size(); ++v) {
-      const KernelPlan& plan = kernel->second.plans[v];
-      const Form& form = plan.form;
-      out << (v ? ", " : "") << "{\"form\": \"" << names_of_forms[static_cast<int>(form.kind)]
-          << "\", \"threads\": " << form.threads << ", \"vector\": " << form.vector
-          << ", \"in_registers\": " << form.in_registers << ", \"index_bits\": " << form.index_bits
-          << ", \"atomic\": " << (plan.is_atomic ? "true" : "false") << "}";
+  for (const Executable* e : list)
+    for (size_t i = 0; i < e->parts().schedule.items.size(); ++i) {
+      out << separator;
+      add_item(out, e->parts(), i);
+      separator = ", ";
     }
-    out << "]}";
-  }
   return out.str();
 }
 
-std::string products_json(const Parts& parts) {
+std::string products_json(Executables list) {
   uint32_t by_library = 0, by_own_kernels = 0;
   std::string why;
-  for (const auto& [item, product] : parts.products) {
-    std::string reason = product->why_own_kernel();
-    ++(reason.empty() ? by_library : by_own_kernels);
-    if (!reason.empty()) why = reason;
-  }
+  for (const Executable* e : list)
+    for (const auto& [item, product] : e->parts().products) {
+      std::string reason = product->why_own_kernel();
+      ++(reason.empty() ? by_library : by_own_kernels);
+      if (!reason.empty()) why = reason;
+    }
   std::ostringstream out;
   out << "\"products_by_library\": " << by_library
       << ", \"products_by_own_kernels\": " << by_own_kernels;
@@ -54,54 +62,100 @@ std::string products_json(const Parts& parts) {
   return out.str();
 }
 
-}  // namespace
+/// Sums over the parts.
+struct Totals {
+  Statistics sums;
+  int64_t planned_bytes = 0, naive_bytes = 0;
 
-std::string Executable::statistics_json() const {
-  const Statistics& s = parts_.statistics;
+  explicit Totals(Executables list) {
+    sums.code.from_disk = !list.empty();
+    for (const Executable* e : list) add(*e);
+  }
+
+ private:
+  void add(const Executable& e) {
+    const Statistics& s = e.parts().statistics;
+    sums.kernels += s.kernels;
+    sums.fused_nodes += s.fused_nodes;
+    sums.failed_kernels += s.failed_kernels;
+    sums.extern_calls += s.extern_calls;
+    sums.extern_ops.insert(sums.extern_ops.end(), s.extern_ops.begin(), s.extern_ops.end());
+    sums.compile_ms += s.compile_ms;
+    sums.codegen_ms += s.codegen_ms;
+    sums.code.from_disk = sums.code.from_disk && s.code.from_disk;
+    sums.code.distinct += s.code.distinct;
+    sums.code.from_process += s.code.from_process;
+    sums.code.bytes += s.code.bytes;
+    const Parts& parts = e.parts();
+    std::vector<int64_t> hints;
+    for (const loopir::Symbol& symbol : parts.program.expressions.symbols)
+      hints.push_back(symbol.hint);
+    loopir::MemoryPlan plan = loopir::plan_memory(parts.program, parts.accesses, hints,
+                                                  e.in_arena(), parts.reuses_memory);
+    planned_bytes += plan.bytes;
+    naive_bytes += plan.naive_bytes;
+  }
+};
+
+std::string statistics_json(Executables list) {
+  Totals totals(list);
+  const Statistics& s = totals.sums;
   std::ostringstream out;
   out << "{\"kernels\": " << s.kernels << ", \"extern_calls\": " << s.extern_calls
       << ", \"extern_ops\": [";
   for (size_t i = 0; i < s.extern_ops.size(); ++i)
     out << (i ? ", " : "") << '"' << s.extern_ops[i] << '"';
-  std::vector<int64_t> hints;
-  for (const loopir::Symbol& symbol : parts_.program.expressions.symbols)
-    hints.push_back(symbol.hint);
-  loopir::MemoryPlan plan =
-      loopir::plan_memory(parts_.program, parts_.accesses, hints, in_arena_, parts_.reuses_memory);
-  out << "], \"fused_nodes\": " << s.fused_nodes << ", \"planned_bytes\": " << plan.bytes
-      << ", \"naive_bytes\": " << plan.naive_bytes << ", \"compile_ms\": " << s.compile_ms
+  out << "], \"fused_nodes\": " << s.fused_nodes << ", \"planned_bytes\": " << totals.planned_bytes
+      << ", \"naive_bytes\": " << totals.naive_bytes << ", \"compile_ms\": " << s.compile_ms
       << ", \"codegen_ms\": " << s.codegen_ms
       << ", \"from_cache\": " << (s.code.from_disk ? "true" : "false")
       << ", \"failed_kernels\": " << s.failed_kernels
       << ", \"distinct_kernels\": " << s.code.distinct
-      << ", \"kernel_cache_hits\": " << s.code.from_process << ", " << products_json(parts_)
-      << ", \"object_bytes\": " << s.code.bytes << ", \"arch\": \"" << parts_.device.arch
-      << "\", \"items\": [" << items_json(parts_) << "]}";
+      << ", \"kernel_cache_hits\": " << s.code.from_process << ", " << products_json(list)
+      << ", \"object_bytes\": " << s.code.bytes << ", \"arch\": \""
+      << (list.empty() ? "" : list[0]->parts().device.arch) << "\", \"items\": ["
+      << items_json(list) << "]}";
   return out.str();
 }
 
-std::string Executable::describe(int32_t what) const {
+std::string assembly(const Parts& parts) {
+  std::string out;
+  for (const auto& [item, kernel] : parts.kernels)
+    out += "// " + kernel.name + "\n" + kernel.ptx + "\n";
+  for (const auto& [item, product] : parts.products)
+    if (std::string ptx = product->ptx(); !ptx.empty())
+      out += "// " + product->product().name + "\n" + ptx + "\n";
+  return out;
+}
+
+std::string text_of(const Executable& e, int32_t what) {
+  const Statistics& s = e.parts().statistics;
   switch (what) {
-    case TN_DESC_STATS_JSON:
-      return statistics_json();
     case TN_DESC_IR:
-      return parts_.statistics.loops_before_text;
+      return s.loops_before_text;
     case TN_DESC_GRAPH:
-      return parts_.statistics.loops_text;
+      return s.loops_text;
     case TN_DESC_SOURCE:
-      return parts_.statistics.fusion_text;
-    case TN_DESC_ASM: {
-      std::string out;
-      for (const auto& [item, kernel] : parts_.kernels)
-        out += "// " + kernel.name + "\n" + kernel.ptx + "\n";
-      for (const auto& [item, product] : parts_.products)
-        if (std::string ptx = product->ptx(); !ptx.empty())
-          out += "// " + product->product().name + "\n" + ptx + "\n";
-      return out;
-    }
+      return s.fusion_text;
+    case TN_DESC_ASM:
+      return assembly(e.parts());
     default:
       return "";
   }
+}
+
+}  // namespace
+
+std::string describe(std::span<const Executable* const> parts, int32_t what) {
+  if (what == TN_DESC_STATS_JSON) return statistics_json(parts);
+  std::string out;
+  for (const Executable* e : parts) out += text_of(*e, what);
+  return out;
+}
+
+std::string Executable::describe(int32_t what) const {
+  const Executable* self = this;
+  return inductor_cuda::describe({&self, 1}, what);
 }
 
 }  // namespace inductor_cuda

@@ -3,6 +3,8 @@
 
 #include "executable_call.h"
 
+#include <loopir/call_numbers.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -57,6 +59,19 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
     }
   sized_by_.assign(symbols.begin(), symbols.end());
   check(parts_.device.api->error_flag(parts_.device.index, &flag_));
+}
+
+std::string Executable::why_not_recorded() const {
+  const loopir::Program& p = parts_.program;
+  for (size_t i = 0; i < parts_.schedule.items.size(); ++i) {
+    const auto* op = std::get_if<loopir::Extern>(&parts_.schedule.items[i]);
+    if (!op) continue;
+    if (op->is_random) return op->name + " is run by the host, which draws its random numbers";
+    for (Id b : parts_.accesses[i].reads)
+      if (p.buffers[b].place == Buffer::Place::number)
+        return op->name + " is run by the host, which reads a number on the CPU";
+  }
+  return "";
 }
 
 // ---- plans
@@ -190,7 +205,14 @@ void Executable::give_outputs(Call& call) {
 void Executable::call(tn_call& c) {
   const loopir::Program& p = parts_.program;
   std::vector<int64_t> numbers;
-  Call call{.c = c, .table = loopir::table_of(p, {c.syms, c.n_syms}, numbers)};
+  // A recording of the call draws anew each time it runs.
+  auto take = [&](uint64_t blocks, uint64_t* seed, uint64_t* first) {
+    const tn_cuda_api* api = parts_.device.api;
+    if (TN_HAS(api, reserve_random))
+      return check(api->reserve_random(parts_.device.index, c.stream, blocks, seed, first));
+    check(host->svc->rng_reserve(TN_DEV_CUDA, parts_.device.index, blocks, seed, first));
+  };
+  Call call{.c = c, .table = loopir::table_of(p, {c.syms, c.n_syms}, numbers, take)};
   call.plan = plan_for(call.table);
   call.pointers.assign(p.buffers.size(), nullptr);
   call.tensors.resize(p.buffers.size());

@@ -49,6 +49,13 @@ class Executable {
   explicit Executable(Parts parts);
   void call(tn_call& c);
   std::string describe(int32_t what) const;
+  /// Whether it launches nothing but its own kernels.
+  bool is_only_kernels() const { return parts_.products.empty() && parts_.externs.empty(); }
+  /// What of it a recording would repeat as it was, or empty: ops of the host that draw, or that
+  /// read numbers on the CPU.
+  std::string why_not_recorded() const;
+  const Parts& parts() const { return parts_; }
+  const std::vector<bool>& in_arena() const { return in_arena_; }
 
  private:
   struct Launch;
@@ -67,7 +74,6 @@ class Executable {
   tenon::plugin::tensor tensor_of(Call& call, const loopir::View& view, bool in_whole_storage);
   bool is_borrowed(const Call& call, const tn_tensor* t) const;
   loopir::CallPlace place_of(const Call& call) const;
-  std::string statistics_json() const;
 
   Parts parts_;
   std::vector<bool> in_arena_;      // by buffer
@@ -76,5 +82,8 @@ class Executable {
   std::mutex guarding_plans_;                       // guards plans_
   std::vector<std::shared_ptr<const Plan>> plans_;  // the one that was used last first
 };
+
+/// What is told of code in several parts.
+std::string describe(std::span<const Executable* const> parts, int32_t what);
 
 }  // namespace inductor_cuda

@@ -24,9 +24,9 @@ class Arguments {
     words_.push_back(reinterpret_cast<uint64_t>(pointer));
     info_.push_back({TN_CUDA_ARG_ADDRESS, 8, 0, nullptr});
   }
-  void add(int64_t number) {
+  void add(int64_t number, uint32_t kind = TN_CUDA_ARG_VALUE) {
     words_.push_back(static_cast<uint64_t>(number));
-    info_.push_back({TN_CUDA_ARG_VALUE, 8, 0, nullptr});
+    info_.push_back({kind, 8, 0, nullptr});
   }
   void add_number(const void* source, size_t bytes) {
     uint64_t word = 0;
@@ -46,6 +46,16 @@ class Arguments {
   std::vector<tn_cuda_arg> info_;
   std::vector<void*> places_;
 };
+
+// What a number of the table is to a recording: seeds and first blocks are those of its run.
+uint32_t kind_of(const loopir::Program& program, uint32_t n_symbols, uint32_t place) {
+  using Op = loopir::Real::Op;
+  if (place < n_symbols) return TN_CUDA_ARG_VALUE;
+  Op op = program.reals[place - n_symbols].op;
+  return op == Op::seed          ? uint32_t{TN_CUDA_ARG_SEED}
+         : op == Op::first_block ? uint32_t{TN_CUDA_ARG_OFFSET}
+                                 : uint32_t{TN_CUDA_ARG_VALUE};
+}
 
 bool is_aligned(const KernelPlan& plan, const std::vector<void*>& pointers) {
   return std::all_of(plan.conditions.aligned.begin(), plan.conditions.aligned.end(),
@@ -75,7 +85,8 @@ void Executable::run_kernel(Call& call, size_t item) {
     arguments.add_number(call.c.inputs[info.slot]->data,
                          static_cast<size_t>(loopir::item_size(info.dtype)));
   }
-  for (uint32_t place : plan.numbers) arguments.add(call.table[place]);
+  for (uint32_t place : plan.numbers)
+    arguments.add(call.table[place], kind_of(parts_.program, call.c.n_syms, place));
   if (plan.has_checks) {
     arguments.add(flag_);
     arguments.add(kernel.position_check);

@@ -232,7 +232,7 @@ bool all_dims(Lowering& to, const node& n) {
   return fold_truth({to, n, int_list(n.args[1])}, Fold::all);
 }
 
-/// var and std, alone or with the mean, by `correction`.
+/// var and std, alone or with the mean, by `correction`, of which `unbiased` is the number.
 bool fold_moments(Lowering& to, const node& n, bool root, bool with_mean) {
   Folding f(to, n, int_list(n.args[1]));
   if (!f.is_computing() || !is_floating(f.t.dtype)) return false;
@@ -281,6 +281,7 @@ constexpr Rule rules[] = {
     {"aten.all.dim", all_dims},
     {"aten.all.dims", all_dims},
     {"aten.var.correction", var},
+    {"aten.var.dim", var},
     {"aten.std.correction", std_of},
     {"aten.var_mean.correction", var_mean},
     {"aten.std_mean.correction", std_mean},

@@ -1,5 +1,7 @@
 #include "extern_call.h"
 
+#include "call_numbers.h"
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -161,8 +163,9 @@ tensor ExternCall::as_promised(size_t r, tensor found, const Program& program,
                                std::span<const int64_t> table, bool is_lent,
                                const CallPlace& place) const {
   const Buffer& info = program.buffers[results_[r]];
-  std::vector<int64_t> sizes = evaluated(program.expressions, info.sizes, table),
-                       strides = evaluated(program.expressions, info.strides, table);
+  const Expressions& x = program.expressions;
+  CallNumbers all_sizes(x, info.sizes, table), all_strides(x, info.strides, table);
+  std::span<const int64_t> sizes = all_sizes.span(), strides = all_strides.span();
   check_result(r, found.get(), info.dtype, sizes);
   bool is_kept = !is_lent;
   for (size_t d = 0; is_kept && d < sizes.size(); ++d)
@@ -173,18 +176,18 @@ tensor ExternCall::as_promised(size_t r, tensor found, const Program& program,
   return copy;
 }
 
-std::vector<tensor> ExternCall::run(const Expressions& x, std::span<const int64_t> table,
-                                    const TensorOf& tensor_of) const {
-  std::vector<tensor> operands;
-  std::vector<tn_tensor*> values;
-  for (const View& view : views_) {
-    operands.push_back(tensor_of(view));
-    values.push_back(operands.back().get());
-  }
-  std::vector<tn_arg> args = args_;
+namespace {
+
+bool is_of_the_call(const tn_arg& a) {
+  return a.kind == TN_ARG_SYMINT || a.kind == TN_ARG_SYMINTS || a.kind == TN_ARG_SYMFLOAT;
+}
+
+// Writes the numbers of a call into `args`; returns what those then point to.
+std::vector<std::vector<int64_t>> fill_in(std::vector<tn_arg>& args, const auto& arguments,
+                                          const Expressions& x, std::span<const int64_t> table) {
   std::vector<std::vector<int64_t>> sizes(args.size());
   for (size_t i = 0; i < args.size(); ++i) {
-    for (Id id : arguments_[i].symbolic) sizes[i].push_back(x.evaluate(id, table));
+    for (Id id : arguments[i].symbolic) sizes[i].push_back(x.evaluate(id, table));
     if (args[i].kind == TN_ARG_SYMINT) {
       args[i].kind = TN_ARG_INT;
       args[i].u.i = sizes[i][0];
@@ -194,13 +197,33 @@ std::vector<tensor> ExternCall::run(const Expressions& x, std::span<const int64_
       args[i].u.ints = sizes[i].data();
     } else if (args[i].kind == TN_ARG_SYMFLOAT) {
       args[i].kind = TN_ARG_FLOAT;
-      args[i].u.f = std::bit_cast<double>(table[static_cast<size_t>(arguments_[i].plain[0])]);
+      args[i].u.f = std::bit_cast<double>(table[static_cast<size_t>(arguments[i].plain[0])]);
     }
   }
-  std::vector<tn_tensor*> out(results_.size(), nullptr);
-  tenon::plugin::run_op(op_, args, values.data(), out);
-  std::vector<tensor> results;
-  for (tn_tensor* t : out) results.emplace_back(t);
+  return sizes;
+}
+
+}  // namespace
+
+// Where no argument is a number of the call, they are given as they are.
+std::vector<tensor> ExternCall::run(const Expressions& x, std::span<const int64_t> table,
+                                    const TensorOf& tensor_of) const {
+  std::vector<tensor> results(views_.size() + results_.size());
+  std::vector<tn_tensor*> values(results.size());
+  for (size_t i = 0; i < views_.size(); ++i) {
+    results[i] = tensor_of(views_[i]);
+    values[i] = results[i].get();
+  }
+  std::span<tn_tensor*> out(values.data() + views_.size(), results_.size());
+  if (std::ranges::none_of(args_, is_of_the_call)) {
+    tenon::plugin::run_op(op_, args_, values.data(), out);
+  } else {
+    std::vector<tn_arg> args = args_;
+    std::vector<std::vector<int64_t>> sizes = fill_in(args, arguments_, x, table);
+    tenon::plugin::run_op(op_, args, values.data(), out);
+  }
+  results.resize(results_.size());
+  for (size_t i = 0; i < results_.size(); ++i) results[i] = tensor(out[i]);
   return results;
 }
 

@@ -11,11 +11,20 @@
 #include "report/events.h"
 #include "report/log.h"
 
+#include <atomic>
+#include <limits>
 #include <set>
 
 namespace tenon {
 
 namespace {
+
+std::atomic<int64_t> most_regions = std::numeric_limits<int64_t>::max(), n_regions = 0;
+
+bool takes_region() {
+  return n_regions.fetch_add(1, std::memory_order_relaxed) <
+         most_regions.load(std::memory_order_relaxed);
+}
 
 /// The ops of nodes that the backend refuses; all left ones when it refuses none.
 std::set<std::string> refused_ops(const Graph& graph, const GraphPieces& cut) {
@@ -46,6 +55,7 @@ class PieceCompiler {
     if (verdicts_.declined) return decline_all(verdicts_.declined);
     auto min_ops = static_cast<size_t>(std::max<int64_t>(backend_.manifest.min_region_ops, 1));
     cut_ = cut_by(graph_, verdicts_, min_ops);
+    if (!backend_.manifest.fallback.empty()) keep_to_limit();
     if (cut_.pieces.size() == 1 && cut_.pieces[0].is_region)
       return compile_whole(backend_, request_);
     if (backend_.manifest.fallback.empty()) refuse();
@@ -54,6 +64,7 @@ class PieceCompiler {
   }
 
  private:
+  void keep_to_limit();
   std::shared_ptr<Artifact> decline_all(tn_status* status);
   std::shared_ptr<Artifact> leave_all();
   [[noreturn]] void refuse();
@@ -74,6 +85,11 @@ class PieceCompiler {
   std::vector<std::string> node_names_;
   std::vector<PlacedPiece> placed_;
 };
+
+void PieceCompiler::keep_to_limit() {
+  for (GraphPiece& piece : cut_.pieces)
+    if (piece.is_region) piece.is_region = takes_region();
+}
 
 std::shared_ptr<Artifact> PieceCompiler::decline_all(tn_status* status) {
   if (backend_.manifest.fallback.empty())
@@ -167,6 +183,12 @@ void PieceCompiler::note(const GraphPiece& piece, const std::string& run_by,
 }
 
 }  // namespace
+
+void limit_regions(int64_t count) {
+  most_regions = count;
+  n_regions = 0;
+}
+int64_t regions_since_limit() { return n_regions; }
 
 std::shared_ptr<Artifact> compile_in_regions(const PluginBackend& backend, AbiRequest& request) {
   return PieceCompiler(backend, request).run();

@@ -180,8 +180,10 @@ int64_t word_of(const Tensor& number) {
 }
 
 void StitchedArtifact::run(const Step& step, Frame& frame) const {
-  std::vector<detail::TensorHead*> inputs;
-  std::vector<int64_t> symbols;
+  constexpr size_t usual = 16;  // pieces may be single small ops, which allocations would slow down
+  using Heads = InlineVector<detail::TensorHead*, usual>;
+  Heads inputs;
+  InlineVector<int64_t, usual> symbols;
   std::vector<Tensor> outputs(step.outputs.size());
   for (uint32_t s : step.symbols) symbols.push_back(frame.symbols[s]);
   for (const PieceInput& input : step.inputs) {
@@ -191,13 +193,14 @@ void StitchedArtifact::run(const Step& step, Frame& frame) const {
     inputs.push_back(given.defined() ? given.release() : nullptr);
   }
   struct Rest {  // what the piece has not taken over, also when it fails
-    std::vector<detail::TensorHead*>& heads;
+    Heads& heads;
     ~Rest() {
       for (detail::TensorHead* head : heads)
         if (head) Tensor::adopt(head);
     }
   } rest{inputs};
-  step.artifact->call(inputs, symbols, outputs, /*steal=*/true);
+  step.artifact->call({inputs.data(), inputs.size()}, {symbols.data(), symbols.size()}, outputs,
+                      /*steal=*/true);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].defined() && !step.may_lack[i])
       throw BackendError(

@@ -309,7 +309,8 @@ BackendOption read_option(const TomlNode& table, const std::string& backend, Tex
 
 AotSettings read_aot(const TomlNode& table, Texts& unknown) {
   static constexpr std::array<std::string_view, 2> partitioners = {"min_cut", "default"};
-  static constexpr std::array<std::string_view, 3> sets = {"none", "core_aten", "inductor"};
+  static constexpr std::array<std::string_view, 4> sets = {"none", "core_aten", "inductor",
+                                                           "random"};
   Table t(table, "backend.aot", unknown);
   AotSettings out;
   out.partitioner = t.choice("partitioner", out.partitioner, partitioners);

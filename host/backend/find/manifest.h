@@ -63,7 +63,7 @@ enum class BackendStage : uint8_t { captured, aot };
 
 struct AotSettings {
   std::string partitioner = "min_cut";       ///< "min_cut" or "default"
-  std::string decompositions = "core_aten";  ///< "none", "core_aten", "inductor", or "list"
+  std::string decompositions = "core_aten";  ///< a set's name, "none", or "list"
   std::vector<std::string> decompose;        ///< the ops of "list"
   std::vector<std::string> keep;             ///< ops left whole although the set has them
   bool keep_inference_input_mutations = false;

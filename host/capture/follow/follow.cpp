@@ -25,7 +25,7 @@ struct Follower::Running {
   }
 };
 
-Follower::Follower(const detail::Leaves& leaves, const PathVersion& first, Helpers helpers)
+Follower::Follower(const detail::Leaves& leaves, const PathVersion& first, const Helpers& helpers)
     : helpers_(helpers), first_(first), walk_(leaves, first_), leaves_(leaves) {}
 
 Follower::~Follower() = default;
@@ -55,7 +55,7 @@ void Follower::run(const detail::Body& body) {
 void Follower::finish_recording() {
   if (!trace_) return;
   try {
-    recording_ = trace_->finish(results_);
+    recording_ = std::make_unique<Recording>(trace_->finish(results_));
   } catch (...) {
     trace_scope_.reset();
     throw;

@@ -38,10 +38,11 @@ class Follower {
     /// The trace that goes on where the body leaves `path`, the last one that fits.
     FunctionRef<std::unique_ptr<Trace>(const Path& path, const std::string& difference)> record;
     bool captures_scalars;  ///< recordings take numbers of the data for symbols
+    bool is_one_graph;      ///< recordings must not be cut
   };
 
-  /// `first` serves a call with these arguments.
-  Follower(const detail::Leaves& leaves, const PathVersion& first, Helpers helpers);
+  /// `first` serves a call with these arguments; it and `helpers` stay where they are.
+  Follower(const detail::Leaves& leaves, const PathVersion& first, const Helpers& helpers);
   ~Follower();
   Follower(const Follower&) = delete;
 
@@ -75,6 +76,7 @@ class Follower {
   bool takes_function(const autograd::FunctionCall& call, const autograd::FunctionTensors& tensors);
   const Walk& walk() const { return walk_; }
   bool captures_scalars() const { return helpers_.captures_scalars; }
+  bool is_one_graph() const { return helpers_.is_one_graph; }
   /// Goes on as a recording.
   void stop_following();
 
@@ -85,8 +87,8 @@ class Follower {
   void finish_segments();
   void finish_recording();
 
-  const Helpers helpers_;
-  const PathVersion first_;
+  const Helpers& helpers_;
+  const PathVersion& first_;
   std::vector<PathVersion> others_;
   bool asked_for_others_ = false;
   Walk walk_;
@@ -96,7 +98,7 @@ class Follower {
   std::string difference_;  // empty: it does what is only recorded
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<TraceScope> trace_scope_;
-  std::optional<Recording> recording_;
+  std::unique_ptr<Recording> recording_;
 };
 
 }  // namespace tenon

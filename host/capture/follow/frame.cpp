@@ -37,9 +37,23 @@ Tensor fake_of(const GraphValue& value, StorageRef storage) {
 
 FrameStore::FrameStore(const Path& path, const Recording& recording) : path_(path) {
   find_symbols(recording);
+  find_what_runs_change();
 }
 
 FrameStore::~FrameStore() { delete spare_.load(); }
+
+void FrameStore::find_what_runs_change() {
+  for (uint32_t n = 0; n < path_.steps().size(); ++n) {
+    int32_t object = path_.steps()[n].in_place;
+    if (object < 0) continue;
+    ValueId first = path_.objects()[static_cast<size_t>(object)].value;
+    in_place_steps_.push_back(
+        {n, static_cast<uint32_t>(object), first, path_.value(first).flags.requires_grad});
+  }
+  for (const Path::Part& part : path_.parts())
+    if (part.segment)
+      given_objects_.insert(given_objects_.end(), part.outputs.begin(), part.outputs.end());
+}
 
 // ---- what depends on symbols
 
@@ -239,17 +253,15 @@ std::unique_ptr<Frame> FrameStore::lend(std::span<int64_t> symbols, size_t n_num
 }
 
 void FrameStore::give_back(std::unique_ptr<Frame> frame, size_t steps) {
-  for (const Path::Step& step : path_.steps().first(steps))
-    if (step.in_place >= 0) {
-      auto object = static_cast<size_t>(step.in_place);
-      ValueId first = path_.objects()[object].value;
-      impl_of(frame->objects[object])->extra->trace_value = first;
-      mark_requires_grad(frame->objects[object], path_.value(first).flags.requires_grad);
-    }
-  for (const Path::Part& part : path_.parts())
-    for (uint32_t object : part.outputs)
-      if (const Tensor& t = frame->objects[object]; part.segment && t.defined())
-        impl_of(t)->extra->concrete = Tensor();
+  for (const InPlaceStep& written : in_place_steps_) {
+    if (written.step >= steps) break;
+    const Tensor& t = frame->objects[written.object];
+    impl_of(t)->extra->trace_value = written.value;
+    mark_requires_grad(t, written.requires_grad);
+  }
+  for (uint32_t object : given_objects_)
+    if (const Tensor& t = frame->objects[object]; t.defined())
+      impl_of(t)->extra->concrete = Tensor();
   frame->slots.clear();
   Frame* none = nullptr;
   if (spare_.compare_exchange_strong(none, frame.get(), std::memory_order_release)) {

@@ -56,8 +56,15 @@ class FrameStore {
   struct SymbolicDims {
     uint32_t object, first_word;  // sizes, strides, offset
   };
+  // A step that writes an object; `value` is the object's first one.
+  struct InPlaceStep {
+    uint32_t step, object;
+    ValueId value;
+    bool requires_grad;  // then
+  };
 
   void find_symbols(const Recording& recording);
+  void find_what_runs_change();
   bool is_given(uint32_t arg, int32_t element) const;
   void keep_number(Frame& frame, size_t index, int64_t word) const;
   std::unique_ptr<Frame> make() const;
@@ -68,9 +75,11 @@ class FrameStore {
   const Path& path_;
   std::vector<SymbolicArg> symbolic_args_;
   std::vector<SymbolicDims> symbolic_dims_;
-  std::vector<bool> moves_;             // by number of the body: other things depend on it
-  SymProgram program_;                  // the words
-  std::atomic<Frame*> spare_{nullptr};  // the frame that was given back last
+  std::vector<InPlaceStep> in_place_steps_;
+  std::vector<uint32_t> given_objects_;  // what segments give, which a run makes real
+  std::vector<bool> moves_;              // by number of the body: other things depend on it
+  SymProgram program_;                   // the words
+  std::atomic<Frame*> spare_{nullptr};   // the frame that was given back last
   std::mutex frames_lock_;
   std::vector<std::unique_ptr<Frame>> frames_;
 };

@@ -41,6 +41,7 @@ Position::~Position() {
 // `numbers`: those that the body has given so far.
 std::unique_ptr<Frame> Position::lend(std::span<const int64_t> numbers) const {
   const GuardSet& guards = version_->recording->guards;
+  if (guards.loads.empty()) return path().frames().lend({}, 0);
   std::array<int64_t, 32> local;
   std::vector<int64_t> spilled(guards.loads.size() > local.size() ? guards.loads.size() : 0);
   std::span<int64_t> words(spilled.empty() ? local.data() : spilled.data(), guards.loads.size());

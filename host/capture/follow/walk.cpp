@@ -74,7 +74,7 @@ bool Walk::ends_segment(const SegmentCalls& calls) {
   if (!has_pending_steps()) return true;
   if (n_run_ == path().parts().size()) return false;
   const Path::Part& part = path().parts()[n_run_];
-  if (part.end_step != at_.next_step() || !gives_what_is_held(part) || !has_inputs(part) ||
+  if (part.end_step != at_.next_step() || !gives_what_is_held(part) || !finds_inputs(part) ||
       !has_requests_of(part))
     return false;
   if (part.segment->writes && overlaps_of(inputs_of(part)) != part.segment->overlaps) return false;
@@ -94,10 +94,15 @@ bool Walk::gives_what_is_held(const Path::Part& part) const {
 }
 
 // What the body let go of is gone: it cannot have named it since.
-bool Walk::has_inputs(const Path::Part& part) const {
-  return std::ranges::all_of(part.inputs, [this](uint32_t object) {
-    return object == Path::no_object || real_of(at_.frame().objects[object]).defined();
-  });
+bool Walk::finds_inputs(const Path::Part& part) {
+  inputs_.clear();
+  for (uint32_t object : part.inputs) {
+    bool is_tensor = object != Path::no_object;
+    detail::TensorHead* head = is_tensor ? real_of(at_.frame().objects[object]).head() : nullptr;
+    if (is_tensor && !head) return false;
+    inputs_.push(head);
+  }
+  return true;
 }
 
 std::vector<const Tensor*> Walk::inputs_of(const Path::Part& part) const {
@@ -109,27 +114,23 @@ std::vector<const Tensor*> Walk::inputs_of(const Path::Part& part) const {
 
 void Walk::run_segment(const SegmentCalls& calls) {
   const Path::Part& part = path().parts()[n_run_];
-  detail::LeafArray<detail::TensorHead*, 24> heads;
-  for (uint32_t object : part.inputs)
-    heads.push(object == Path::no_object ? nullptr : real_of(at_.frame().objects[object]).head());
-  constexpr size_t few = 8;
-  Tensor local[few];
-  std::vector<Tensor> spilled(part.outputs.size() > few ? part.outputs.size() : 0);
-  std::span<Tensor> outputs(spilled.empty() ? local : spilled.data(), part.outputs.size());
+  detail::ResultTensors outputs;
+  outputs.grow_to(part.outputs.size());
   begun_ = at_.next_step();  // also where it throws: it has run once
   {
     PauseRecording pause;
     EnableGradGuard as_recorded(grad_);
-    autograd::TapeRequests brought = std::exchange(requests, {});
+    autograd::TapeRequests brought;
+    std::swap(brought, requests);
     for (autograd::HookOnValue& on : brought.hooks) on.value -= part.first_value;
     autograd::RequestsOfCall brings(brought);
-    calls.run(*code_, {const_cast<detail::TensorHead**>(heads.data()), heads.size()},
-              symbols_.span(), outputs);
+    calls.run(*code_, inputs_.span(), symbols_.span(), outputs.span());
   }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const Tensor& fake = at_.frame().objects[part.outputs[i]];
-    if (outputs[i].requires_grad()) mark_requires_grad(fake, true);
-    impl_of(fake)->extra->concrete = std::move(outputs[i]);
+  Tensor* made = outputs.data();
+  for (uint32_t object : part.outputs) {
+    const Tensor& fake = at_.frame().objects[object];
+    if (made->requires_grad()) mark_requires_grad(fake, true);
+    impl_of(fake)->extra->concrete = std::move(*made++);
   }
   ++n_run_;
   let_go_behind(part);
@@ -138,7 +139,6 @@ void Walk::run_segment(const SegmentCalls& calls) {
 // As in a plain run, what no handle reaches any more is freed: of what the segment has read, and of
 // what the one before has left and nothing has read.
 void Walk::let_go_behind(const Path::Part& part) {
-  PauseRecording freeing_may_run_code;
   InlineVector<Tensor, 8> gone;
   auto look_at = [&](std::span<const uint32_t> objects) {
     for (uint32_t o : objects) {
@@ -152,6 +152,9 @@ void Walk::let_go_behind(const Path::Part& part) {
   };
   look_at(part.inputs);
   if (n_run_ > 1) look_at(path().parts()[n_run_ - 2].outputs);
+  if (gone.empty()) return;
+  PauseRecording freeing_may_run_code;
+  gone.clear();
 }
 
 void Walk::let_escape() {

@@ -75,7 +75,7 @@ class Walk {
   uint32_t object_of(const Tensor& t) const;
   bool has_requests_of(const Path::Part& part) const;
   std::vector<const Tensor*> inputs_of(const Path::Part& part) const;
-  bool has_inputs(const Path::Part& part) const;
+  bool finds_inputs(const Path::Part& part);
   void let_go_behind(const Path::Part& part);
 
   Position at_;
@@ -83,6 +83,7 @@ class Walk {
   size_t n_run_ = 0;  // parts that have run
   // Of the pending steps, once they are a segment.
   std::shared_ptr<const SegmentCode> code_;
+  detail::LeafArray<detail::TensorHead*, 24> inputs_;
   detail::LeafArray<int64_t, 8> symbols_;
   const bool grad_;  // whether gradients are on around the call
 };

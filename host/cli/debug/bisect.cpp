@@ -30,12 +30,15 @@ std::string line_of(const Culprit& c) {
 }
 
 Json to_json(const Bisected& found, const std::vector<Culprit>& culprits) {
-  Json out{{"schema", 1}, {"stages", Json::array()}, {"stage", nullptr}, {"nodes", Json::array()}};
+  Json out{{"schema", 1},     {"stages", Json::array()}, {"stage", nullptr},
+           {"half", nullptr}, {"region", nullptr},       {"nodes", Json::array()}};
   for (const BisectStage& s : found.stages)
     out["stages"].push_back({{"backend", s.backend},
                              {"kind", std::string(name_of(s.failure.kind))},
                              {"failure", s.failure ? Json(s.failure.text) : Json()}});
   if (found.has_failure()) out["stage"] = found.stages.back().backend;
+  if (found.half != TrainingHalf::both) out["half"] = std::string(name_of(found.half));
+  if (found.region) out["region"] = *found.region;
   for (const Culprit& c : culprits)
     out["nodes"].push_back(
         {{"op", c.op}, {"value", c.value}, {"module", c.module_path}, {"where", c.where}});
@@ -49,7 +52,10 @@ void print_found(const Bisected& found, const std::vector<Culprit>& culprits) {
                s.failure ? message("{}: {}", name_of(s.failure.kind), s.failure.text) : "fine"});
   print(table.text());
   if (!found.has_failure()) return print("no stage fails\n");
-  print(message("the failure begins at stage {}, {}:\n", found.stages.back().backend,
+  std::string part;
+  if (found.half != TrainingHalf::both) part = message(", in the {} half", name_of(found.half));
+  if (found.region) part += message(", in region {}", *found.region);
+  print(message("the failure begins at stage {}{}, {}:\n", found.stages.back().backend, part,
                 culprits.size() == 1 ? "with one operation"
                                      : message("with {} operations together", culprits.size())));
   for (const Culprit& c : culprits) print("  " + line_of(c) + "\n");
@@ -62,7 +68,7 @@ int run_bisect(const FailingModel& options, const Globals& globals) {
     if (!globals.quiet) print_message(text);
   };
   Bisected found = bisect(
-      children.judge(), whole, backend_of(options),
+      children.judge(), whole, backend_of(options), options.grad,
       [&](const BisectStage& s) {
         say(message("stage {}: {}", s.backend, name_of(s.failure.kind)));
       },

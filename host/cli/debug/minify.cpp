@@ -13,7 +13,8 @@ namespace {
 struct MinifyOptions {
   FailingModel failing;
   std::string output = "minified";
-  std::string known_values;
+  std::string known_values, half;
+  int regions = -1;
   bool judges = false, is_watched = false;
 };
 
@@ -24,9 +25,12 @@ int judge(const MinifyOptions& options) {
   auto tell = [&](std::string_view stage) {
     if (options.is_watched) tell_parent(stage);
   };
-  std::string wrong = judge_graph(
-      clone(*candidate.graph), candidate.inputs,
-      {options.failing.backend, options.failing.model.mode, options.failing.grad}, tell);
+  std::string wrong = judge_graph(clone(*candidate.graph), candidate.inputs,
+                                  {options.failing.backend,
+                                   options.failing.model.mode,
+                                   options.failing.grad,
+                                   {half_named(options.half), options.regions}},
+                                  tell);
   if (wrong.empty()) return 0;
   print_message("wrong: " + wrong);
   return wrong_results_status;
@@ -88,6 +92,9 @@ Action build(Options& app) {
   app.add_option("--output,-o", options->output, "the folder for what is left");
   app.add_flag("--judge", options->judges,
                "only run the graph and compare it with double precision");
+  app.add_option("--half", options->half, "with --judge: of training, what the backend runs")
+      .hidden();
+  app.add_option("--regions", options->regions, "with --judge: how many the backend gets").hidden();
   app.add_flag("--watched", options->is_watched, "tell the parent process of each stage").hidden();
   app.add_option("--known-values", options->known_values, "only write the values of a run")
       .hidden();

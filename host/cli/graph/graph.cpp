@@ -21,7 +21,7 @@ namespace {
 struct GraphOptions {
   std::string model, other, format = "text", output, picture, backend;
   std::vector<std::string> stages;
-  bool diff = false;
+  bool diff = false, grad = false;
   ModelOptions archive;
 };
 
@@ -49,7 +49,8 @@ std::string draw(const Graph& graph, std::string name) {
 int show_fused(const GraphOptions& options, const Globals& globals) {
   require(!options.diff && options.picture.empty() && options.format == "text",
           "--stage fused: loops are text, not a graph; leave out --diff, --draw and --format");
-  std::string text = fused_text(load_graph(options.model, options.archive), options.backend);
+  std::string text =
+      fused_text(load_graph(options.model, options.archive), options.backend, options.grad);
   if (globals.json) return print_json({{"schema", 1}, {"loops", text}}), 0;
   write_output(options.output, text);
   return 0;
@@ -96,7 +97,10 @@ std::vector<std::string> stages_of(const GraphOptions& options) {
 int show_graph(const GraphOptions& options, const Globals& globals) {
   if (!options.backend.empty()) backend_info(options.backend);
   std::vector<std::string> stages = stages_of(options);
-  if (stages.front() == "fused" || stages.back() == "fused") return show_fused(options, globals);
+  bool is_fused = stages.front() == "fused" || stages.back() == "fused";
+  require(is_fused || !options.grad,
+          "--grad is for --stage fused; joint, forward and backward are stages of their own");
+  if (is_fused) return show_fused(options, globals);
   if (options.diff) return show_difference(options, stages, globals);
   std::shared_ptr<Graph> graph =
       graph_of_stage(load_graph(options.model, options.archive), stages.front(), options.backend);
@@ -120,6 +124,7 @@ Action build(Options& app) {
       .one_at_a_time();
   app.add_option("--backend", options->backend,
                  "the stages of this backend, by its manifest and the flags");
+  app.add_flag("--grad", options->grad, "with --stage fused: of a training step, half by half");
   app.add_flag("--diff", options->diff,
                "what makes two graphs, or two stages of one, differ; names of values do not count");
   app.add_option("--format", options->format, "text, json, dot, or svg through Graphviz")

@@ -46,18 +46,53 @@ Lowering lowering_of(const std::string& stage, const std::string& backend) {
   return {lowering_for(info), info.partitioner};
 }
 
-// The joint graph of a model whose weights are trained, or one of its halves.
-std::shared_ptr<Graph> training_stage(const Graph& captured, const std::string& stage,
-                                      const Lowering& lowering) {
+Lowered joint_of(const Graph& captured, const Lowering& lowering) {
   Lowered joint = lower_training(captured, lowering.options);
   require(joint.derivative.has_value(),
           "no result of this model needs a gradient: no input is marked requires_grad; stages "
           "joint, forward and backward are those of models with weights to train");
   run_joint_pass(joint);
-  if (stage == "joint") return joint.graph;
+  return joint;
+}
+
+TrainingHalves halves_of(const Graph& captured, const Lowering& lowering) {
+  Lowered joint = joint_of(captured, lowering);
   auto cut = partition::decide(joint, lowering.partitioner, memory_budget_of(captured));
-  TrainingHalves halves = partition::cut(joint, std::move(cut));
+  return partition::cut(joint, std::move(cut));
+}
+
+// The joint graph of a model whose weights are trained, or one of its halves.
+std::shared_ptr<Graph> training_stage(const Graph& captured, const std::string& stage,
+                                      const Lowering& lowering) {
+  if (stage == "joint") return joint_of(captured, lowering).graph;
+  TrainingHalves halves = halves_of(captured, lowering);
   return stage == "forward" ? halves.forward.graph : halves.backward.graph;
+}
+
+// As calls of a training step run: each half by itself.
+std::string loops_of_halves(const Graph& captured, const std::string& backend) {
+  TrainingHalves halves = halves_of(captured, lowering_of("fused", backend));
+  CompileRequest request;
+  request.backend = backend;
+  request.dynamic = !captured.symbols.empty();
+  request.n_saved = halves.n_extra;
+  std::string out;
+  for (Stage stage : {Stage::forward, Stage::backward}) {
+    request.stage = stage;
+    request.graph = stage == Stage::forward ? halves.forward.graph : halves.backward.graph;
+    std::string loops = compile_with_backend(backend, request)->describe(TN_DESC_GRAPH);
+    if (loops.empty()) continue;
+    out += message("half {}\n{}", stage == Stage::forward ? "forward" : "backward", loops);
+    if (!out.ends_with('\n')) out += '\n';
+  }
+  return out;
+}
+
+std::string loops_of(const std::shared_ptr<Graph>& captured, const std::string& backend) {
+  NoGradGuard as_calls_run;
+  CompileGraphOptions options{.backend = backend, .use_cache = false};
+  options.dynamic = !captured->symbols.empty();
+  return compile_graph(captured, options)->describe(TN_DESC_GRAPH);
 }
 
 }  // namespace
@@ -79,12 +114,10 @@ std::shared_ptr<Graph> graph_of_stage(const std::shared_ptr<Graph>& captured,
   return training_stage(*captured, stage, lowering);
 }
 
-std::string fused_text(const std::shared_ptr<Graph>& captured, const std::string& backend) {
-  NoGradGuard as_calls_run;
+std::string fused_text(const std::shared_ptr<Graph>& captured, const std::string& backend,
+                       bool grad) {
   std::string name = backend.empty() ? default_backend() : backend;
-  CompileGraphOptions options{.backend = name, .use_cache = false};
-  options.dynamic = !captured->symbols.empty();
-  std::string text = compile_graph(captured, options)->describe(TN_DESC_GRAPH);
+  std::string text = grad ? loops_of_halves(*captured, name) : loops_of(captured, name);
   require(!text.empty(),
           "backend {} shows no loops, so it has no stage fused; name one that fuses, such as "
           "inductor or nnc",

@@ -19,8 +19,9 @@ void require_stage(const std::string& stage);
 /// one, decomposed is into core ops, joint without decompositions, and min_cut makes the halves.
 std::shared_ptr<Graph> graph_of_stage(const std::shared_ptr<Graph>& captured,
                                       const std::string& stage, const std::string& backend);
-/// The loops that a backend makes of the graph, after fusion. Throws UserError for backends that
-/// make none.
-std::string fused_text(const std::shared_ptr<Graph>& captured, const std::string& backend);
+/// The loops that a backend makes of the graph, after fusion; of a training step (`grad`) those of
+/// its halves, each under its name. Throws UserError for backends that make none.
+std::string fused_text(const std::shared_ptr<Graph>& captured, const std::string& backend,
+                       bool grad);
 
 }  // namespace tenon::cli

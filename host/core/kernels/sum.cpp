@@ -16,6 +16,13 @@ constexpr double element_us = 0.0001;
 // One part: the sums over `rows` rows of `inner` elements.
 template <class T>
 void sum_part(const T* x, Compute<T>* out, int64_t rows, int64_t inner) {
+  constexpr int64_t few = 8;  // elements, for which a vector is not worth its call
+  if constexpr (std::is_same_v<T, Compute<T>>)
+    if (inner == 1 && rows <= few) {
+      *out = x[0];
+      for (int64_t i = 1; i < rows; ++i) *out += x[i];
+      return;
+    }
   const auto& level = row_level<Compute<T>>();
   const RowScratch<T> scratch(rows * inner);
   const Compute<T>* values = scratch.read(x);
@@ -43,7 +50,8 @@ void sum(const T* x, Compute<T>* out, int64_t outer, int64_t n, int64_t inner) {
       0, outer * parts, 1,
       [&](int64_t lo, int64_t hi) {
         for (int64_t index = lo; index < hi; ++index) {
-          const int64_t o = index / parts, p = index % parts * rows;
+          const int64_t o = parts == 1 ? index : index / parts;
+          const int64_t p = (index - o * parts) * rows;
           sum_part(x + (o * n + p) * inner, partial + index * inner, std::min(rows, n - p), inner);
         }
       },

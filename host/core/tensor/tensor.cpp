@@ -1,4 +1,4 @@
-// Tensors: making them, their metadata, views, overlap, and reading their elements.
+// Tensors: making them, their metadata, views.
 #include "core/tensor/tensor_impl.h"
 
 #include "core/device/device_memory.h"
@@ -62,6 +62,26 @@ void write_dims(TensorImpl* impl, SymIntList sizes, SymIntList strides) {
     std::copy(sizes.begin(), sizes.end(), const_cast<SymInt*>(impl->sym_sizes));
     std::copy(strides.begin(), strides.end(), const_cast<SymInt*>(impl->sym_strides));
   }
+}
+
+// Most tensors that are made: of few dimensions, with elements, row-major. One pass writes sizes and
+// strides and tells all that follows from them; false: the tensor is another one.
+bool write_row_major(TensorImpl* impl, SymIntList sizes, SymIntList strides, int64_t& span) {
+  size_t rank = sizes.size();
+  if (rank > 3) return false;  // those of four and five may be channels-last, too
+  reserve_dims(impl, rank, false);
+  int64_t* dims = impl->inline_dims;
+  int64_t expected = 1;
+  for (size_t i = rank; i-- > 0;) {
+    int64_t size = sizes[i].word(), stride = strides[i].word();
+    if (size <= 0 || stride != expected || __builtin_mul_overflow(expected, size, &expected))
+      return false;  // a symbol's word is below 0
+    dims[i] = size;
+    dims[rank + i] = stride;
+  }
+  impl->numel = span = expected;
+  impl->flags |= TN_T_CONTIGUOUS;
+  return true;
 }
 
 uint64_t device_key(Device device) {
@@ -207,25 +227,32 @@ TensorMeta contiguous_meta(SymIntList sizes, Dtype dtype, Device device) {
 
 namespace {
 
-Tensor make_on(Device device, SymIntList sizes, SymIntList strides, Dtype dtype) {
+void require_plain(SymIntList sizes, SymIntList strides) {
   require(
       !sizes.is_symbolic() && !strides.is_symbolic(),
       "a tensor with data needs plain sizes and strides, found the shape {} and the strides {}; "
       "call guard_int() on the symbolic ones first",
       sizes, strides);
   for (SymInt s : sizes) require(s.word() >= 0, "a tensor cannot have a negative size: {}", sizes);
+}
+
+Tensor make_on(Device device, SymIntList sizes, SymIntList strides, Dtype dtype) {
   device.index = std::max(device.index, 0);  // -1 is the only one
   if (device.type == DeviceType::cpu) device = kCPU;
   Tensor t = Tensor::adopt(new_impl(dtype, device));
   TensorImpl* impl = impl_of(t);
-  write_dims(impl, sizes, strides);
-  int64_t span = span_of(plain_sizes(impl), plain_strides(impl)), bytes;
+  int64_t span, bytes;
+  if (!write_row_major(impl, sizes, strides, span)) {
+    require_plain(sizes, strides);
+    write_dims(impl, sizes, strides);
+    span = span_of(plain_sizes(impl), plain_strides(impl));
+    refresh_layout_flags(impl);
+  }
   if (__builtin_mul_overflow(span, static_cast<int64_t>(itemsize(dtype)), &bytes))
     fail("a tensor of shape {} and dtype {} does not fit into memory", sizes, dtype);
   auto wanted = static_cast<uint64_t>(bytes);
   bool is_cpu = device.type == DeviceType::cpu;
   attach_storage(impl, is_cpu ? make_storage(wanted) : make_device_storage(device, wanted), 0);
-  refresh_layout_flags(impl);
   return t;
 }
 
@@ -373,53 +400,6 @@ SymInt sym_offset_of(const Tensor& t) {
 
 bool shares_storage(const Tensor& a, const Tensor& b) {
   return impl_of(a)->storage_ref.get() == impl_of(b)->storage_ref.get();
-}
-
-Extent extent_of(const Tensor& t) {
-  const TensorImpl* impl = impl_of(t);
-  return {plain_sizes(impl), plain_strides(impl), impl->storage_offset,
-          static_cast<int64_t>(itemsize(t.dtype()))};
-}
-
-namespace {
-
-// Blocks of columns of one matrix: a row of `x` ends before the block of `y` begins, and the next
-// row of `x` begins after that block has ended. `x` begins first.
-bool are_columns_apart(const Extent& x, const Extent& y) {
-  if (x.sizes.size() != 2 || y.sizes.size() != 2 || x.itemsize != y.itemsize) return false;
-  int64_t row = x.strides[0];
-  if (x.strides[1] != 1 || y.strides[1] != 1 || y.strides[0] != row || row <= 0) return false;
-  int64_t column = (y.offset - x.offset) % row;
-  return column >= x.sizes[1] && column + y.sizes[1] <= row;
-}
-
-}  // namespace
-
-bool may_overlap(const Extent& a, const Extent& b) {
-  const Extent &x = a.offset * a.itemsize <= b.offset * b.itemsize ? a : b, &y = &x == &a ? b : a;
-  int64_t x_span = span_of(x.sizes, x.strides), y_span = span_of(y.sizes, y.strides);
-  if (x_span == 0 || y_span == 0) return false;
-  return (x.offset + x_span) * x.itemsize > y.offset * y.itemsize && !are_columns_apart(x, y);
-}
-
-bool may_overlap(const Tensor& a, const Tensor& b) {
-  return shares_storage(a, b) && may_overlap(extent_of(a), extent_of(b));
-}
-
-bool has_internal_overlap(const Tensor& t) {
-  const TensorImpl* impl = impl_of(t);
-  if (impl->flags & (TN_T_CONTIGUOUS | TN_T_CHANNELS_LAST)) return false;
-  InlineVector<int32_t, 8> order;
-  for (int32_t i = 0; i < impl->ndim; ++i)
-    if (impl->sizes[i] > 1) order.push_back(i);
-  std::sort(order.begin(), order.end(),
-            [&](int32_t a, int32_t b) { return impl->strides[a] < impl->strides[b]; });
-  int64_t reached = 0;  // highest offset that the dimensions so far produce
-  for (int32_t dim : order) {
-    if (impl->strides[dim] <= reached) return true;
-    reached += (impl->sizes[dim] - 1) * impl->strides[dim];
-  }
-  return false;
 }
 
 namespace detail {

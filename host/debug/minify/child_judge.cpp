@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -62,15 +63,29 @@ ChildEnd ChildJudge::run(const std::string& backend, const std::vector<std::stri
   line.insert(line.end(), more.begin(), more.end());
   auto begin = std::chrono::steady_clock::now();
   stage_ = "start";
-  ChildEnd end = watch_self(line, limit(), [this](std::string_view stage) { stage_ = stage; });
+  ChildEnd end = watch_self(line, limit(), [this](std::string_view told) { hear(told); });
   std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   if (!end.timed_out) slowest_s_ = std::max(slowest_s_, took.count());
   return end;
 }
 
-Failure ChildJudge::judge(const Candidate& candidate, const std::string& backend) {
+void ChildJudge::hear(std::string_view told) {
+  if (!told.starts_with(told_regions)) {
+    stage_ = told;
+    return;
+  }
+  told.remove_prefix(told_regions.size());
+  std::from_chars(told.data(), told.data() + told.size(), n_regions_);
+}
+
+Failure ChildJudge::judge(const Candidate& candidate, const std::string& backend,
+                          const BackendPart& part) {
   write_candidate(candidate, options_.folder);
-  Failure failure = failure_of(run(backend, {"--judge", "--watched"}), stage_);
+  std::vector<std::string> more{"--judge", "--watched"};
+  if (part.half != TrainingHalf::both)
+    more.insert(more.end(), {"--half", std::string(name_of(part.half))});
+  if (part.regions >= 0) more.insert(more.end(), {"--regions", std::to_string(part.regions)});
+  Failure failure = failure_of(run(backend, more), stage_);
   if (!failure || options_.keep_error.empty()) return failure;
   if (failure.text.find(options_.keep_error) == std::string::npos) return {};
   failure.key = options_.keep_error;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "debug/child_process.h"
+#include "debug/minify/backend_part.h"
 #include "debug/minify/minify.h"
 
 #include <string>
@@ -24,20 +25,26 @@ class ChildJudge {
  public:
   explicit ChildJudge(ChildJudgeOptions options) : options_(std::move(options)) {}
 
-  Failure judge(const Candidate& candidate, const std::string& backend);
+  Failure judge(const Candidate& candidate, const std::string& backend,
+                const BackendPart& part = {});
   /// Values of a run by eager ops; none where that fails.
   KnownValues known_values(const Candidate& candidate);
   /// While it is in haste, it waits no longer than five times the slowest child that ended by itself,
   /// at least a second. What is found so must be judged again with patience.
   void set_haste(bool hastens) { hastens_ = hastens; }
 
+  /// Of the last child that has judged a call.
+  int64_t n_regions() const { return n_regions_; }
+
  private:
+  void hear(std::string_view told);
   double limit() const;
   ChildEnd run(const std::string& backend, const std::vector<std::string>& more);
 
   ChildJudgeOptions options_;
   bool hastens_ = false;
   double slowest_s_ = 0;
+  int64_t n_regions_ = 0;
   std::string stage_;  ///< what the child did last
 };
 

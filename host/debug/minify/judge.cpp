@@ -218,7 +218,7 @@ class Judge {
       : graph_(std::move(graph)),
         grad_(options.grad),
         tell_(tell),
-        runner_(graph_, {options.backend, options.mode, "", false}),
+        runner_(graph_, {backend_for_part(options.backend, options.part), options.mode, "", false}),
         eager_(graph_, {"eager", "", "", false}) {}
 
   std::string run(Tensors given) {
@@ -226,6 +226,7 @@ class Judge {
     tell_("compile");
     runner_.compile();
     std::string wrong = compare(inputs);
+    tell_(message("{}{}", told_regions, regions_of_part()));
     if (!wrong.empty() || graph_->symbols.empty()) return wrong;
     auto other = other_symbols(*graph_, runner_.symbols_of(inputs.values()));
     if (!other) return "";

@@ -7,6 +7,7 @@
 // code that is good for one size only must have said so.
 #pragma once
 
+#include "debug/minify/backend_part.h"
 #include "graph/graph.h"
 
 #include <functional>
@@ -17,9 +18,13 @@
 
 namespace tenon {
 
+/// What `tell` hears of regions before their number, once the first call is judged.
+inline constexpr std::string_view told_regions = "regions ";
+
 struct JudgeOptions {
   std::string backend, mode;
   bool grad = false;  ///< also the gradients with respect to parameters, or to all floating inputs
+  BackendPart part;   ///< of the backend that is at work
 };
 
 /// Makes up what is undefined among the inputs, of which there is one for each of the graph, or none:

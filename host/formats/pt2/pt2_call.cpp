@@ -47,16 +47,17 @@ std::string sizes_text(const std::vector<Pt2Sym>& sizes) {
   return out + "]";
 }
 
+// Texts of sizes are written for messages only: small models take no longer than that.
 void check_shape(const ModelLeaf& leaf, const Tensor& given, bool any_precision) {
-  require(given.defined(), "input {} is missing: expected {}{}", leaf.name, leaf.dtype,
-          sizes_text(leaf.sizes));
+  if (!given.defined())
+    fail("input {} is missing: expected {}{}", leaf.name, leaf.dtype, sizes_text(leaf.sizes));
   bool other_precision = any_precision && is_floating(leaf.dtype) && is_floating(given.dtype());
   require(given.dtype() == leaf.dtype || other_precision,
           "input {}: expected dtype {}, found {}; convert it with to()", leaf.name, leaf.dtype,
           given.dtype());
-  require(static_cast<size_t>(given.dim()) == leaf.sizes.size(),
-          "input {}: expected {} dimensions {}, found {}", leaf.name, leaf.sizes.size(),
-          sizes_text(leaf.sizes), to_text(given));
+  if (static_cast<size_t>(given.dim()) != leaf.sizes.size())
+    fail("input {}: expected {} dimensions {}, found {}", leaf.name, leaf.sizes.size(),
+         sizes_text(leaf.sizes), to_text(given));
 }
 
 void check_sizes(const ModelLeaf& leaf, const Tensor& given, const Pt2SymbolValues& values) {
@@ -89,10 +90,10 @@ void check_ranges(const ImportedModel& model, const Pt2SymbolValues& values) {
     std::optional<int64_t> found = evaluate_with(range.expr, values);
     if (!found) continue;
     bool inside = (!range.min || *found >= *range.min) && (!range.max || *found <= *range.max);
-    require(inside, "{} is {}, but the model was exported for {} from {} to {}",
-            place_of(model, range), *found, range.text,
-            range.min ? std::to_string(*range.min) : "-inf",
-            range.max ? std::to_string(*range.max) : "inf");
+    if (!inside)
+      fail("{} is {}, but the model was exported for {} from {} to {}", place_of(model, range),
+           *found, range.text, range.min ? std::to_string(*range.min) : "-inf",
+           range.max ? std::to_string(*range.max) : "inf");
   }
 }
 
@@ -107,8 +108,9 @@ void check_constant(const ModelLeaf& leaf, const Tensor& given) {
 }
 
 BoundCall bind(const ImportedModel& model, std::span<const Tensor> leaves, bool any_precision) {
-  require(leaves.size() == model.leaves.size(), "the model takes {} inputs ({}), found {}",
-          model.leaves.size(), describe_leaves(model), leaves.size());
+  if (leaves.size() != model.leaves.size())
+    fail("the model takes {} inputs ({}), found {}", model.leaves.size(), describe_leaves(model),
+         leaves.size());
   for (size_t i = 0; i < leaves.size(); ++i) {
     if (model.leaves[i].kind == LeafKind::tensor)
       check_shape(model.leaves[i], leaves[i], any_precision);

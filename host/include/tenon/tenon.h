@@ -21,6 +21,7 @@
 #include <tenon/library.h>
 #include <tenon/load_model.h>
 #include <tenon/model.h>
+#include <tenon/nested_region.h>
 #include <tenon/nn.h>
 #include <tenon/ops.h>
 #include <tenon/optim.h>

@@ -46,9 +46,32 @@ TensorMeta slices_meta(const char* op, const Tensor& self, int64_t dim, const Te
   return slices_meta(op, self, dim, index);
 }
 
+// Slices whose elements are neighbours, one after another as scatter_add takes them.
+template <class T>
+void add_slices(Tensor& out, size_t dim, const Tensor& positions, const Tensor& source) {
+  int64_t outer = 1, inner = 1, size = sizes_of(out)[dim], n = numel_of(positions);
+  for (size_t d = 0; d < static_cast<size_t>(out.dim()); ++d)
+    if (d != dim) (d < dim ? outer : inner) *= sizes_of(out)[d];
+  const T* from = data_of<T>(source);
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < n; ++i, from += inner) {
+      int64_t at = checked_index("index_add", data_of<int64_t>(positions)[i], size);
+      T* to = data_of<T>(out) + (o * size + at) * inner;
+      for (int64_t k = 0; k < inner; ++k) to[k] += from[k];
+    }
+}
+
 void index_add_kernel(Tensor& out, const Tensor& self, int64_t dim, const Tensor& index,
                       const Tensor& source, Number alpha) {
   Tensor scaled = alpha.is_integer() && alpha.to_int() == 1 ? source : mul(source, alpha);
+  bool is_wide = self.dtype() == Dtype::f32 || self.dtype() == Dtype::f64;
+  if (is_wide && self.dim() > 0 && source.dim() == self.dim() && out.is_contiguous()) {
+    copy_elements(out, self);
+    Tensor positions = index_of("index_add", index), values = contiguous_of(scaled);
+    auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
+    return self.dtype() == Dtype::f32 ? add_slices<float>(out, at, positions, values)
+                                      : add_slices<double>(out, at, positions, values);
+  }
   copy_elements(out, scatter_add(contiguous(self), dim, spread_index(index, source, dim), scaled));
 }
 

@@ -22,7 +22,10 @@ namespace {
 using Type = std::optional<Dtype>;
 using Correction = std::optional<Number>;
 
-// Welford's running moments, joined by Chan's rule.
+double plus(double a, double b) { return a + b; }
+
+// Welford's running moments, joined by Chan's rule; neighbours in blocks, twice over each, so that
+// there is no division an element.
 template <class T, bool root>
 struct Variance {
   struct State {
@@ -37,6 +40,20 @@ struct Variance {
     s.n += 1;
     s.mean += delta / s.n;
     s.squares += delta * (value - s.mean);
+  }
+  void fold(State& s, const T* x, int64_t n, int64_t) const {
+    constexpr int64_t block = 1024;
+    for (int64_t i = 0; i < n; i += block) {
+      int64_t size = std::min(block, n - i);
+      auto sum = [](double& part, T value) { part += static_cast<double>(value); };
+      double mean_of_block = fold_in_parts(0.0, x + i, size, sum, plus) / static_cast<double>(size);
+      auto square = [mean_of_block](double& part, T value) {
+        double delta = static_cast<double>(value) - mean_of_block;
+        part += delta * delta;
+      };
+      double squares = fold_in_parts(0.0, x + i, size, square, plus);
+      s = join(s, {mean_of_block, squares, static_cast<double>(size)});
+    }
   }
   State join(State a, State b) const {
     double n = a.n + b.n, delta = b.mean - a.mean;
@@ -114,6 +131,19 @@ struct Norm {
     else
       s += std::pow(v, p);
   }
+  void fold(State& s, const T* x, int64_t n, int64_t index) const {
+    auto add_square = [](double& part, T value) {
+      auto v = static_cast<double>(value);
+      part += v * v;
+    };
+    auto add_size = [](double& part, T value) { part += std::fabs(static_cast<double>(value)); };
+    if (p == 2)
+      s += fold_in_parts(0.0, x, n, add_square, plus);
+    else if (p == 1)
+      s += fold_in_parts(0.0, x, n, add_size, plus);
+    else
+      for (int64_t i = 0; i < n; ++i) step(s, x[i], index + i);
+  }
   State join(State a, State b) const {
     if (p == INFINITY) return b > a || b != b ? b : a;
     if (p == -INFINITY) return b < a || b != b ? b : a;
@@ -169,7 +199,20 @@ TensorMeta logsumexp_meta(const Tensor& self, IntList dims, bool keepdim) {
   return reduced_meta(self, mask_of(self, OptIntList(dims)), keepdim, dtype);
 }
 
-void logsumexp_kernel(Tensor& out, const Tensor& self, IntList dims, bool) {
+Tensor logsumexp_decomp(const Tensor& self, IntList dim, bool keepdim) {
+  Dtype dtype = to_float_type(self.dtype());
+  Tensor x = to(self, computing_dtype(dtype));
+  if (sizes_match(x.numel(), 0)) return to(log(sum(exp(x), dim, keepdim)), dtype);
+  Tensor top = amax(x, dim, true), shift = where(isinf(top), full({}, 0, x.dtype()), top);
+  Tensor logs = log(sum(exp(sub(x, shift)), dim, keepdim));
+  return to(add(logs, keepdim ? shift : reshape(shift, logs.sizes())), dtype);
+}
+
+// What is large goes by the vector kernels of the parts, of single precision.
+void logsumexp_kernel(Tensor& out, const Tensor& self, IntList dims, bool keepdim) {
+  constexpr int64_t large = 1024;
+  if (out.dtype() != Dtype::f64 && numel_of(self) >= large)
+    return copy_elements(out, logsumexp_decomp(self, dims, keepdim));
   Tensor in = self.dtype() == out.dtype() ? self : converted(self, out.dtype());
   dispatch_floating(in.dtype(), "logsumexp", [&]<class T>() {
     reduce<T>(in, out, mask_of(self, OptIntList(dims)), LogSumExp<T>{data_of<T>(out)});
@@ -216,15 +259,6 @@ Tensor vector_norm_vjp(const Tensor& grad, const Tensor& x, const Tensor& result
                  : p < 2 ? x.sign().mul(size.pow(p - 1))
                          : x.mul(size.pow(p - 2));
   return power.mul(g.div(norm.pow(p - 1))).masked_fill(norm.eq(0), 0);
-}
-
-Tensor logsumexp_decomp(const Tensor& self, IntList dim, bool keepdim) {
-  Dtype dtype = to_float_type(self.dtype());
-  Tensor x = to(self, computing_dtype(dtype));
-  if (sizes_match(x.numel(), 0)) return to(log(sum(exp(x), dim, keepdim)), dtype);
-  Tensor top = amax(x, dim, true), shift = where(isinf(top), full({}, 0, x.dtype()), top);
-  Tensor logs = log(sum(exp(sub(x, shift)), dim, keepdim));
-  return to(add(logs, keepdim ? shift : reshape(shift, logs.sizes())), dtype);
 }
 
 }  // namespace

@@ -21,6 +21,22 @@ namespace tenon::ops {
 template <class T>
 using SumOf = std::conditional_t<is_float_type<T>, double, int64_t>;
 
+/// A fold of n neighbours in eight parts, so that one step need not wait for the last. `step(part,
+/// x)` takes an element in; parts begin as `start` and are joined in one order.
+template <class Part, class T, class Step, class Join>
+Part fold_in_parts(Part start, const T* x, int64_t n, Step&& step, Join&& join) {
+  constexpr int64_t parts = 8;
+  Part part[parts];
+  std::fill_n(part, parts, start);
+  int64_t whole = n / parts * parts;
+  for (int64_t i = 0; i < whole; i += parts)
+    for (int64_t k = 0; k < parts; ++k) step(part[k], x[i + k]);
+  for (int64_t i = whole; i < n; ++i) step(part[i - whole], x[i]);
+  for (int64_t width = parts / 2; width > 0; width /= 2)
+    for (int64_t k = 0; k < width; ++k) part[k] = join(part[k], part[k + width]);
+  return part[0];
+}
+
 /// An operation as functions: the loops of reductions exist once, and only what touches elements is
 /// compiled for each operation and type. `op` is the operation; states are arrays of `state_bytes`.
 struct Folder {

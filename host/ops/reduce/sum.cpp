@@ -82,6 +82,10 @@ struct Product {
   Out* out;
   State start() const { return 1; }
   void step(State& s, T x, int64_t) const { s = times(s, static_cast<State>(x)); }
+  void fold(State& s, const T* x, int64_t n, int64_t) const {
+    auto step = [](State& part, T value) { part = times(part, static_cast<State>(value)); };
+    s = times(s, fold_in_parts(State(1), x, n, step, times<State>));
+  }
   State join(State a, State b) const { return times(a, b); }
   void store(int64_t at, State s, int64_t) const { out[at] = static_cast<Out>(s); }
 };
@@ -115,6 +119,24 @@ bool sum_block(Tensor& out, const Tensor& in, uint64_t mask, double divisor) {
   return true;
 }
 
+// The last of `mask`'s dimensions that are neighbours.
+uint64_t last_neighbours(uint64_t mask, int64_t ndim) {
+  uint64_t out = 0;
+  for (int64_t d = ndim - 1; d >= 0 && (out == 0 || mask >> d & 1); --d)
+    out |= mask & uint64_t{1} << d;
+  return out;
+}
+
+// The same over dimensions that are no neighbours, as of a bias: one group of them after another.
+bool sum_blocks(Tensor& out, const Tensor& in, uint64_t mask, double divisor) {
+  if (sum_block(out, in, mask, divisor)) return true;
+  bool is_wide = in.dtype() == Dtype::f32 || in.dtype() == Dtype::f64;
+  if (!is_wide || in.dtype() != out.dtype() || !in.is_contiguous()) return false;
+  uint64_t last = last_neighbours(mask, in.dim());
+  Tensor sums = make_tensor(reduced_meta(in, last, true, in.dtype()));
+  return sum_block(sums, in, last, 1) && sum_blocks(out, sums, mask & ~last, divisor);
+}
+
 // Integers are read as they are and summed in i64; else the input is converted to the result's
 // dtype.
 template <template <class, class> class Op>
@@ -133,7 +155,7 @@ void sum_into(Tensor& out, const Tensor& self, uint64_t mask) {
   Tensor in = self.dtype() == out.dtype() || !is_floating(out.dtype())
                   ? self
                   : converted(self, out.dtype());
-  if (!sum_block(out, in, mask, 1)) fold_numbers<Sum>(out, in, mask, "sum");
+  if (!sum_blocks(out, in, mask, 1)) fold_numbers<Sum>(out, in, mask, "sum");
 }
 
 constexpr auto sum_all_kernel = [](Tensor& out, const Tensor& self, Type) {
@@ -162,9 +184,8 @@ TensorMeta mean_meta_of(const Tensor& self, uint64_t mask, bool keepdim, Type dt
 
 void mean_kernel(Tensor& out, const Tensor& self, uint64_t mask) {
   Tensor in = self.dtype() == out.dtype() ? self : converted(self, out.dtype());
-  if (std::optional<FoldedBlock> block = folded_block(in, mask);
-      block && sum_block(out, in, mask, static_cast<double>(block->n)))
-    return;
+  int64_t n = numel_of(out) ? numel_of(in) / numel_of(out) : 0;
+  if (sum_blocks(out, in, mask, static_cast<double>(n))) return;
   dispatch_floating(in.dtype(), "mean",
                     [&]<class T>() { reduce<T>(in, out, mask, Mean<T>{{data_of<T>(out)}}); });
 }

@@ -22,6 +22,8 @@ DrawAgain::DrawAgain(std::vector<Draw> draws)
 
 DrawAgain::~DrawAgain() { drawn_before() = std::move(outer_); }
 
+std::vector<Draw> DrawAgain::left() { return drawn_before(); }
+
 Draw reserve_random(Gpu& gpu, const tn_stream* stream, uint64_t blocks) {
   Draw draw{blocks, 0, 0};
   std::vector<Draw>& before = drawn_before();

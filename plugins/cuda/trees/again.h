@@ -12,6 +12,8 @@ class DrawAgain {
   explicit DrawAgain(std::vector<Draw> draws);
   ~DrawAgain();
   DrawAgain(const DrawAgain&) = delete;
+  /// Those that have not been asked for.
+  static std::vector<Draw> left();
 
  private:
   std::vector<Draw> outer_;

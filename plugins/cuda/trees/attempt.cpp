@@ -1,6 +1,8 @@
 // Recording a function: its launches under capture, the plan, and what decides that it is not kept.
 #include "attempt.h"
 
+#include "again.h"
+
 #include <tenon/cuda.h>
 
 #include <algorithm>
@@ -28,9 +30,15 @@ class Recorder {
   Recorder(Manager& manager, const Description& about, Variant& variant, const tn_call& call)
       : manager_(manager), gpu_(manager.gpu()), about_(about), variant_(variant), call_(call) {}
 
-  Attempt attempt() {
-    for (int round = 0; round < most_rounds; ++round)
-      if (record_once()) return std::move(out_);
+  // Each round takes the draws of the one before it: together they are one call.
+  Attempt attempt(std::vector<Draw> drawn) {
+    for (int round = 0; round < most_rounds; ++round) {
+      DrawAgain again(std::move(drawn));
+      bool is_done = record_once();
+      std::ranges::copy(DrawAgain::left(), std::back_inserter(out_.draws));
+      if (is_done) return std::move(out_);
+      drawn = out_.draws;
+    }
     out_.why = {"capture_failed", "each recording wants other inputs to be copied"};
     return std::move(out_);
   }
@@ -224,8 +232,8 @@ class Recorder {
 }  // namespace
 
 Attempt attempt_recording(Manager& manager, const Description& about, Variant& variant,
-                          const tn_call& call) {
-  return Recorder(manager, about, variant, call).attempt();
+                          const tn_call& call, std::vector<Draw> drawn) {
+  return Recorder(manager, about, variant, call).attempt(std::move(drawn));
 }
 
 }  // namespace tenon::cuda::trees

@@ -49,8 +49,9 @@ struct Attempt {
   bool runs_once = false;  ///< what it works on stays with somebody else: it cannot run again
 };
 
-/// Records what `about` launches for the call. With the manager's lock.
+/// Records what `about` launches for the call, which has drawn `drawn` in attempts before this one.
+/// With the manager's lock.
 Attempt attempt_recording(Manager& manager, const Description& about, Variant& variant,
-                          const tn_call& call);
+                          const tn_call& call, std::vector<Draw> drawn = {});
 
 }  // namespace tenon::cuda::trees

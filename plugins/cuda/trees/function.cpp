@@ -49,7 +49,7 @@ struct Function::Call {
   Share& share;
   Variant* variant = nullptr;
   std::unique_lock<std::mutex> lock;
-  std::string why_recorded = "the first recording";
+  std::string why_recorded;  // empty: it is the first
 
   std::span<tn_tensor* const> inputs() const { return {c.inputs, c.n_inputs}; }
 };
@@ -273,10 +273,11 @@ void Function::record(Call& call) {
                     text("it was recorded {} times; the last time {}", v.made, call.why_recorded)};
     return give_up(call, *v.why_direct);
   }
+  if (call.why_recorded.empty()) call.why_recorded = "the first recording";
   Attempt attempt = attempt_recording(call.manager, about_, v, call.c);
   if (!attempt.recorded && attempt.why.id == "memory" && v.failures == 0) {
     gpu_.trim();  // what nobody holds may be enough
-    attempt = attempt_recording(call.manager, about_, v, call.c);
+    attempt = attempt_recording(call.manager, about_, v, call.c, std::move(attempt.draws));
   }
   if (!attempt.recorded) {
     bool is_for_good = attempt.why.id != "memory" && attempt.why.id != "capture_failed";

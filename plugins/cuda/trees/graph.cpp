@@ -47,6 +47,24 @@ void Graph::instantiate(std::vector<PatchPoint> points, std::vector<api::Address
   gpu_.bind();
   CU_TRY(gpu_, "making a graph of a recording", cuGraphInstantiateWithFlags, &executable_,
          captured_.graph, 0);
+  prepare();
+}
+
+// Words stay where they are from here on, so a change writes them and asks for no memory.
+void Graph::prepare() {
+  prepared_.resize(captured_.notes.size());
+  for (size_t i = 0; i < prepared_.size(); ++i) {
+    const Note& note = captured_.notes[i];
+    if (note.kind != Note::Kind::launch) continue;
+    Prepared& p = prepared_[i];
+    for (uint32_t at : note.parameters)
+      p.parameters.push_back(const_cast<std::byte*>(note.words.data()) + at);
+    p.node.function = note.kernel->handle;
+    std::copy_n(note.grid, 3, p.node.grid);
+    std::copy_n(note.block, 3, p.node.block);
+    p.node.shared_bytes = note.shared_bytes;
+    p.node.parameters = p.parameters.data();
+  }
 }
 
 void Graph::touch(uint32_t node) {
@@ -82,18 +100,6 @@ T word(const Note& note, size_t at) {
   return value;
 }
 
-api::KernelNode launch_of(const Note& note, std::vector<void*>& parameters) {
-  for (uint32_t at : note.parameters)
-    parameters.push_back(const_cast<std::byte*>(note.words.data()) + at);
-  api::KernelNode out;
-  out.function = note.kernel->handle;
-  std::copy_n(note.grid, 3, out.grid);
-  std::copy_n(note.block, 3, out.block);
-  out.shared_bytes = note.shared_bytes;
-  out.parameters = parameters.data();
-  return out;
-}
-
 api::CopyNode copy_of(const Note& note) {
   api::CopyNode out;
   out.to.device = word<api::Address>(note, 0);
@@ -114,15 +120,13 @@ api::SetNode set_of(const Note& note) {
 
 }  // namespace
 
-void Graph::update_launch(const Note& note) {
-  std::vector<void*> parameters;
-  api::KernelNode node = launch_of(note, parameters);
-  CU_TRY(gpu_, "changing a recorded launch", cuGraphExecKernelNodeSetParams, executable_, note.node,
-         &node);
-}
-
-void Graph::update(const Note& note) {
-  if (note.kind == Note::Kind::launch) return update_launch(note);
+void Graph::update(uint32_t changed) {
+  const Note& note = captured_.notes[changed];
+  if (note.kind == Note::Kind::launch) {
+    CU_TRY(gpu_, "changing a recorded launch", cuGraphExecKernelNodeSetParams, executable_,
+           note.node, &prepared_[changed].node);
+    return;
+  }
   api::Result result;
   if (note.kind == Note::Kind::copy) {
     api::CopyNode node = copy_of(note);
@@ -138,7 +142,7 @@ void Graph::update(const Note& note) {
 void Graph::launch(tn_stream* stream) {
   gpu_.bind();
   for (uint32_t node : changed_) {
-    update(captured_.notes[node]);
+    update(node);
     is_changed_[node] = false;
     ++patches_;
   }

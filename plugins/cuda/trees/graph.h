@@ -42,8 +42,8 @@ class Graph {
 
  private:
   void touch(uint32_t node);
-  void update(const Note& note);
-  void update_launch(const Note& note);
+  void update(uint32_t node);
+  void prepare();
 
   Gpu& gpu_;
   Captured captured_;
@@ -52,6 +52,12 @@ class Graph {
   std::vector<api::Address> bases_;
   std::vector<uint32_t> changed_;  // nodes, to be told to the driver
   std::vector<bool> is_changed_;
+  /// By note: the launch as the driver takes it, over the note's words.
+  struct Prepared {
+    api::KernelNode node;
+    std::vector<void*> parameters;
+  };
+  std::vector<Prepared> prepared_;
   api::GraphExec executable_ = nullptr;
   uint64_t patches_ = 0;
 };

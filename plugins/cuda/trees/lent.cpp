@@ -104,8 +104,9 @@ bool LentResults::is_new_step(const std::string& function, std::span<tn_tensor* 
   uint64_t marked = steps.load(std::memory_order_acquire);
   bool is_marked = marked != std::exchange(marked_, marked);
   bool is_outermost = invocations == 0 || invocations != std::exchange(invocation_, invocations);
-  if (!holds_any()) saved_.clear();
-  if (is_marked || !holds_any()) return is_marked;
+  bool holds = holds_any();
+  if (!holds) saved_.clear();
+  if (is_marked || !holds) return is_marked;
   bool continues = std::ranges::any_of(
       inputs, [&](const tn_tensor* t) { return t && t->storage && arena_.contains(t->storage); });
   if (!is_outermost || continues) return false;

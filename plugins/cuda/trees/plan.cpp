@@ -208,8 +208,6 @@ class Planner {
       out.kind = is_same ? OutputPlan::Kind::input : OutputPlan::Kind::view_of_input;
       out.from = static_cast<uint32_t>(k);
       out.offset = t->storage_offset - input->storage_offset;
-      if (given_.staged[k])
-        throw Unrecordable("capture_failed", text("result {} is memory of input {}", i, k));
       return out;
     }
     out.kind = OutputPlan::Kind::slot;

@@ -108,7 +108,7 @@ void Recorded::write_numbers(std::span<tn_tensor* const> inputs) {
 }
 
 void Recorded::draw() {
-  if (plan_.draws.empty() || replays == 0) return;  // the first run has the draws of the recording
+  if (plan_.blocks == 0 || replays == 0) return;  // the first run has the draws of the recording
   uint64_t seed = 0, offset = 0;
   check(host->svc->rng_reserve(TN_DEV_CUDA, manager_.gpu().index(), plan_.blocks, &seed, &offset));
   uint64_t next = offset;
@@ -157,6 +157,7 @@ void Recorded::run(std::span<tn_tensor* const> inputs, tn_stream* stream,
   if (replays != 0) draws_.clear();
   std::vector<tensor> slots, made;
   slots.reserve(plan_.slots.size());
+  made.reserve(plan_.outputs.size());
   for (const SlotPlan& slot : plan_.slots) slots.push_back(made_slot(slot));
   for (const OutputPlan& o : plan_.outputs)
     made.push_back(o.kind == OutputPlan::Kind::absent ? tensor() : made_output(o, inputs, slots));

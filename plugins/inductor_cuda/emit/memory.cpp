@@ -20,6 +20,10 @@ llvm::Type* word_type(Frame& f, unsigned bytes) {
                     : llvm::FixedVectorType::get(f.b.getInt32Ty(), bytes / 4);
 }
 
+ToBf16 to_bf16(const Frame& f) {
+  return f.target.converts_to_bf16() ? ToBf16::by_instruction : ToBf16::by_bits;
+}
+
 bool is_wide(int32_t dtype) { return loopir::item_size(dtype) >= 4; }
 
 /// The i-th element of `bits` among words.
@@ -119,7 +123,7 @@ void store(Frame& f, Id buffer, Value* element, std::span<Value* const> values) 
   auto item = static_cast<unsigned>(loopir::item_size(dtype));
   auto n = static_cast<unsigned>(values.size());
   std::vector<Value*> elements;
-  for (Value* v : values) elements.push_back(lanes::to_memory(f.b, v, dtype, ToBf16::by_bits));
+  for (Value* v : values) elements.push_back(lanes::to_memory(f.b, v, dtype, to_bf16(f)));
   Value* all = elements[0];
   if (n > 1 && is_wide(dtype)) {
     all = llvm::PoisonValue::get(llvm::FixedVectorType::get(elements[0]->getType(), n));
@@ -144,7 +148,7 @@ void change(Frame& f, Id buffer, Value* element, Value* value, loopir::Store how
 }
 
 Value* rounded(Frame& f, Value* value, int32_t dtype) {
-  return lanes::from_memory(f.b, lanes::to_memory(f.b, value, dtype, ToBf16::by_bits), dtype);
+  return lanes::from_memory(f.b, lanes::to_memory(f.b, value, dtype, to_bf16(f)), dtype);
 }
 
 }  // namespace inductor_cuda

@@ -23,8 +23,11 @@ void annotate(llvm::Module& module, llvm::Function& f, const char* what, unsigne
 
 class Nvptx : public ThreadTarget {
  public:
+  explicit Nvptx(bool converts_to_bf16) : converts_to_bf16_(converts_to_bf16) {}
+
   BegunKernel begin(llvm::Module& module, IRBuilderBase& b, const KernelShape& shape) override {
     llvm::LLVMContext& c = module.getContext();
+    module.setTargetTriple("nvptx64-nvidia-cuda");  // what functions are made of depends on it
     std::vector<llvm::Type*> types;
     for (KernelShape::Parameter p : shape.parameters)
       types.push_back(p == KernelShape::Parameter::number
@@ -61,6 +64,7 @@ class Nvptx : public ThreadTarget {
   }
   Value* global(IRBuilderBase&, Value* address, unsigned, MemoryUse) override { return address; }
   Value* shared(IRBuilderBase&, Value* address, unsigned, MemoryUse) override { return address; }
+  bool converts_to_bf16() const override { return converts_to_bf16_; }
 
  private:
   static Value* shared_memory(llvm::Module& module, IRBuilderBase& b, const KernelShape& shape) {
@@ -71,10 +75,15 @@ class Nvptx : public ThreadTarget {
     memory->setAlignment(llvm::Align(16));
     return memory;
   }
+
+  bool converts_to_bf16_;
 };
 
 }  // namespace
 
-std::unique_ptr<ThreadTarget> nvptx_target() { return std::make_unique<Nvptx>(); }
+std::unique_ptr<ThreadTarget> nvptx_target(std::string_view arch) {
+  bool is_turing = arch == "sm_75";  // the oldest; the next ones have the instruction
+  return std::make_unique<Nvptx>(!is_turing);
+}
 
 }  // namespace inductor_cuda

@@ -51,6 +51,7 @@ class Simt : public ThreadTarget {
   Value* shared(IRBuilderBase& b, Value* address, unsigned bytes, MemoryUse use) override {
     return used(b, offsetof(SimtThread, local), address, bytes, use);
   }
+  bool converts_to_bf16() const override { return false; }
 
  private:
   Value* field(IRBuilderBase& b, size_t offset, llvm::Type* type) {

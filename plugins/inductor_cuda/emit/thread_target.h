@@ -56,16 +56,18 @@ class ThreadTarget {
                               MemoryUse use) = 0;
   virtual llvm::Value* shared(llvm::IRBuilderBase& b, llvm::Value* address, unsigned bytes,
                               MemoryUse use) = 0;
+  /// Whether a float becomes a bf16 in one instruction.
+  virtual bool converts_to_bf16() const = 0;
 };
 
 constexpr unsigned warp = 32;
 
 /// PTX for "sm_90" and its like; code of this processor for "simt".
-std::unique_ptr<ThreadTarget> nvptx_target();
+std::unique_ptr<ThreadTarget> nvptx_target(std::string_view arch);
 std::unique_ptr<ThreadTarget> simt_target();
 inline bool is_simt(std::string_view arch) { return arch == "simt"; }
 inline std::unique_ptr<ThreadTarget> target_of(std::string_view arch) {
-  return is_simt(arch) ? simt_target() : nvptx_target();
+  return is_simt(arch) ? simt_target() : nvptx_target(arch);
 }
 
 }  // namespace inductor_cuda

@@ -59,6 +59,24 @@ TEST_F(IndexExpressions, DivisionsFoldIntoOne) {
   EXPECT_EQ(x.mod(number(-7), number(2)), number(1));
 }
 
+TEST_F(IndexExpressions, DigitsThatWereTakenApartAreOneNumberAgain) {
+  Id i = x.variable(times(2, s)), j = variable(96), flat = x.add(times(96, i), j);
+  // The rows of (2 s, 96) as (2, s, 96) and back.
+  Id batch = x.floordiv(i, s), row = x.mod(i, s);
+  EXPECT_EQ(x.add(x.add(times(96, x.multiply(s, batch)), times(96, row)), j), flat);
+  EXPECT_EQ(x.add(times(4, x.floordiv(j, number(4))), x.mod(j, number(4))), j);
+  Id deep = x.floordiv(x.floordiv(i, s), t);
+  EXPECT_EQ(x.add(x.multiply(x.multiply(s, t), deep), x.add(x.multiply(s, x.mod(batch, t)), row)),
+            i);
+}
+
+TEST_F(IndexExpressions, DigitsOfOtherNumbersStayApart) {
+  Id i = x.variable(times(2, s)), j = x.variable(times(2, s));
+  EXPECT_NE(x.add(x.multiply(s, x.floordiv(i, s)), x.mod(j, s)), i);
+  EXPECT_NE(x.add(x.multiply(t, x.floordiv(i, s)), x.mod(i, s)), i);
+  EXPECT_NE(x.add(times(2, x.multiply(s, x.floordiv(i, s))), x.mod(i, s)), i);
+}
+
 TEST_F(IndexExpressions, AreComparedByTheBoundsOfSymbols) {
   Id i = x.variable(s), j = x.variable(t);
   EXPECT_TRUE(x.is_less(i, s));
@@ -153,7 +171,9 @@ class RandomIndices {
   Checked make(int depth) {
     if (depth == 0) return leaf();
     Checked a = make(depth - 1);
-    switch (below(8)) {
+    switch (below(9)) {
+      case 8:
+        return digits_of(a);
       case 0:
         return joined(IndexKind::product, &Expressions::multiply, a, make(depth - 1));
       case 1:
@@ -184,6 +204,16 @@ class RandomIndices {
     for (size_t p = 0; p < points.size(); ++p)
       out.values.push_back(combined(kind, a.values[p], b.values[p]));
     return out;
+  }
+  /// Taken apart into two digits, of which the slow one has the right factor, mostly.
+  Checked digits_of(const Checked& a) {
+    Checked n = size(), factor = below(4) ? n : size();
+    Checked slow = joined(IndexKind::floordiv, &Expressions::floordiv, a, n);
+    Checked fast = joined(IndexKind::mod, &Expressions::mod, a, n), scale = size();
+    slow = joined(IndexKind::product, &Expressions::multiply, slow, factor);
+    slow = joined(IndexKind::product, &Expressions::multiply, slow, scale);
+    fast = joined(IndexKind::product, &Expressions::multiply, fast, scale);
+    return joined(IndexKind::sum, &Expressions::add, slow, fast);
   }
   Checked filled(Id id) {
     Checked out{id, {}};

@@ -225,12 +225,62 @@ TEST_F(Nests, SumsOfRowsHaveTheirLanesInTheRow) {
   EXPECT_EQ(nest.lanes_of_stage[0], stage.inner[0]);
 }
 
+// What is stored once a row, beside its neighbours, does not make loads of the row gathers.
+TEST_F(Nests, MeansOfRowsHaveTheirLanesInTheRow) {
+  Id i = variable(64), j = variable(128);
+  Kernel kernel = summing({i}, {j}, none, x.add(times(128, i), j));
+  kernel.stages[0].statements[0].buffer = none;
+  Statement stored;
+  stored.value = x.value({value_folded, TN_F32, 0});
+  stored.buffer = 1, stored.index = i;
+  kernel.stages.push_back({{}, {stored}});
+  Nest nest = made(std::move(kernel));
+  EXPECT_EQ(nest.lanes, none);
+  EXPECT_EQ(nest.lanes_of_stage, (Ids{j, none}));
+}
+
 TEST_F(Nests, SumsOfColumnsHaveAColumnInEachLane) {
   Id i = variable(64), j = variable(64);
   Nest nest = made(summing({j}, {i}, j, x.add(times(64, i), j)));
   EXPECT_EQ(nest.lanes, j);
   EXPECT_EQ(nest.lanes_of_stage[0], none);
   EXPECT_EQ(nest.kernel.stages[0].inner, Ids{i});
+}
+
+// Lanes of a load lie a row apart: both directions are cut into pieces that divide them.
+TEST_F(Nests, ATransposedCopyIsCutIntoTiles) {
+  Id i = variable(96), j = variable(160);
+  Nest nest = made(copying({i, j}, x.add(times(160, i), j), x.add(times(96, j), i)));
+  cut_into_tiles(program, nest, 16);
+  EXPECT_EQ(nest.lanes, none);
+  ASSERT_EQ(nest.kernel.outer.size(), 2u);
+  const Ids& inner = nest.kernel.stages[0].inner;
+  ASSERT_EQ(inner.size(), 2u);
+  EXPECT_EQ(nest.lanes_of_stage[0], inner[1]);
+  EXPECT_EQ(extent(inner[1]), 16);
+  EXPECT_EQ(extent(inner[0]), 32);
+  EXPECT_EQ(nest.rows, x.constant(96 / 32 * 160 / 16));
+  const Statement& s = nest.kernel.stages[0].statements[0];
+  EXPECT_EQ(x.coefficient(s.index, inner[1]), x.constant(1));
+  EXPECT_EQ(x.coefficient(x.value_at(s.value).b, inner[0]), x.constant(1));
+}
+
+TEST_F(Nests, PrimeAndSmallExtentsStayWhole) {
+  for (auto [n, m] : {std::pair<int64_t, int64_t>{1009, 1013}, {32, 32}}) {
+    Id i = variable(n), j = variable(m);
+    Nest nest = made(copying({i, j}, x.add(times(m, i), j), x.add(times(n, j), i)));
+    cut_into_tiles(program, nest, 16);
+    EXPECT_EQ(nest.lanes, j);
+  }
+}
+
+TEST_F(Nests, PowersOfKnownExponentsAreProductsAndRoots) {
+  Id v = x.load(0, variable(8), TN_F32);
+  auto power = [&](double e) { return x.apply(TN_F_POW, TN_F32, v, x.number(e, TN_F32)); };
+  EXPECT_EQ(power(1), v);
+  EXPECT_EQ(power(2), x.apply(TN_F_MUL, TN_F32, v, v));
+  EXPECT_EQ(power(0.5), x.apply(TN_F_SQRT, TN_F32, v));
+  EXPECT_EQ(x.value_at(power(2.5)).code, TN_F_POW);
 }
 
 // ---- fusion

@@ -192,6 +192,7 @@ constexpr Bug bugs[] = {
     {.backend = "bug_size", .after = refuse_sixteen},
     {.backend = "bug_axis", .after = reduce_wrong_axis},
     {.backend = "bug_vjp", .after = double_gradient},
+    {.backend = "bug_region", .after = crash_at_tanh},
 };
 
 struct Buggy {
@@ -216,10 +217,24 @@ struct Bugs : Backend {
   const Bug& bug;
 };
 
+/// Leaves attention to its fallback, which cuts graphs into regions.
+struct Picky : Bugs {
+  using Bugs::Bugs;
+  void supports(const tn_compile_request& request, std::span<uint8_t> verdicts) {
+    graph g(request);
+    for (uint32_t i = 0; i < g.size(); ++i) {
+      std::string_view name = sv(g.at(i).op_name);
+      bool is_left = name.find("softmax") != name.npos || name.find("attention") != name.npos;
+      verdicts[i] = is_left ? TN_NOT_SUPPORTED : TN_SUPPORTED;
+    }
+  }
+};
+
 }  // namespace
 
 TENON_PLUGIN_BACKENDS((Bugs, "bug_crash"), (Bugs, "bug_codegen"), (Bugs, "bug_compile"),
                       (Bugs, "bug_error"), (Bugs, "bug_wrong"), (Bugs, "bug_nan"),
                       (Bugs, "bug_lowering"), (Bugs, "bug_fusion"), (Bugs, "bug_stride"),
                       (Bugs, "bug_beyond"), (Bugs, "bug_guard"), (Bugs, "bug_cast"),
-                      (Bugs, "bug_hang"), (Bugs, "bug_size"), (Bugs, "bug_axis"), (Bugs, "bug_vjp"))
+                      (Bugs, "bug_hang"), (Bugs, "bug_size"), (Bugs, "bug_axis"), (Bugs, "bug_vjp"),
+                      (Picky, "bug_region"))

@@ -1,6 +1,6 @@
 # Minifies and bisects MODEL on BACKEND with OPTIONS: at most five nodes are left, OP among them, and
-# fail alike when their folder's command runs them again; bisect names the backend as the stage, and
-# OP.
+# fail alike when their folder's command runs them again; bisect names the backend as the stage, PART
+# of it, and OP.
 file(REMOVE_RECURSE ${FOLDER})
 set(arguments --backend ${BACKEND} --plugin-path ${PLUGINS} ${OPTIONS})
 execute_process(COMMAND ${TENON} minify ${MODEL} ${arguments} -o ${FOLDER}
@@ -32,6 +32,6 @@ endif()
 
 execute_process(COMMAND ${TENON} bisect ${MODEL} ${arguments} -q
   RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE error)
-if(NOT status EQUAL 1 OR NOT out MATCHES "begins at stage ${BACKEND}, with .*${OP}")
+if(NOT status EQUAL 1 OR NOT out MATCHES "begins at stage ${BACKEND}${PART}, with .*${OP}")
   message(FATAL_ERROR "bisect ended with ${status}:\n${out}${error}")
 endif()

@@ -278,28 +278,6 @@ TEST_F(CudaTrees, NumbersOfConstantsStayAndThoseThatTheCpuComputesAreNotRecorded
   EXPECT_EQ(computed.count("cpu_node"), 3);
 }
 
-TEST_F(CudaTrees, DrawsGoOnFromReplayToReplayAsTheyDoDirectly) {
-  FloatKernels k;
-  auto body = [&](tn_call& c) {
-    Tensor y = new_floats({2}), z = new_floats({2});
-    uint64_t seed = 0, offset = 0;
-    EXPECT_EQ(told(cuda_api().reserve_random(0, c.stream, 3, &seed, &offset)), "");
-    k.shift_by_draw(c, y, input(c, 0), seed, offset + 1);
-    EXPECT_EQ(told(cuda_api().reserve_random(0, c.stream, 5, &seed, &offset)), "");
-    k.shift_by_draw(c, z, input(c, 0), seed, offset);
-    return Tensors{y, z};
-  };
-  auto run = [&](uint32_t flags) {
-    RecordedFunction f({.flags = flags, .inputs = {0}, .results = {0, 0}}, body);
-    manual_seed(7);
-    Floats out;
-    for (int i = 0; i < 5; ++i)
-      for (const Tensor& t : f({on_gpu(2, 0)})) out.push_back(t.to_vector<float>()[1]);
-    return out;
-  };
-  EXPECT_EQ(run(0), run(TN_CUDA_FN_DIRECT));
-}
-
 // ---- what runs directly
 
 TEST_F(CudaTrees, WaitingAndCopiesOfComputedNumbersAreRunDirectly) {

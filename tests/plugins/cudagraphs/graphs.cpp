@@ -29,6 +29,13 @@ Options recorded(std::map<std::string, std::string> given, const std::string& na
   return options;
 }
 
+Options fused(std::map<std::string, std::string> given, const std::string& name) {
+  given.emplace("cudagraphs", "true");
+  Options options = recorded(std::move(given), name);
+  options.backend = "inductor";
+  return options;
+}
+
 void expect_equal(const Tensor& found, const Tensor& expected, const std::string& what) {
   Tensor here = moved(kCPU, found.detach());
   ASSERT_EQ(here.dtype(), expected.dtype()) << what;

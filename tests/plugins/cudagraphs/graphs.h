@@ -22,8 +22,10 @@ class Graphs : public testing::Test {
 
 inline Tensor there(const Tensor& t) { return moved(gpu, t); }
 
-/// Options for the backend: TOML values by name.
+/// Options for the backend cudagraphs: TOML values by name.
 Options recorded(std::map<std::string, std::string> options = {}, const std::string& name = "step");
+/// For inductor in graph mode.
+Options fused(std::map<std::string, std::string> options = {}, const std::string& name = "step");
 
 /// Equal dtype and sizes, and values to some units of the last place.
 void expect_equal(const Tensor& found, const Tensor& expected, const std::string& what = "");

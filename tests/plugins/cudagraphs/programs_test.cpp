@@ -383,6 +383,10 @@ TEST_P(Programs, WithWritesInTheGraph) {
   expect_same_logs(recorded());
 }
 
+TEST_P(Programs, FusedAndPoisoned) {
+  expect_same_logs(fused({{"slow_path_cudagraph_asserts", "true"}, {"cuda_graph_poison", "true"}}));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Programs, testing::ValuesIn(programs()),
                          [](const testing::TestParamInfo<Program>& info) {
                            return info.param.name;

@@ -1,7 +1,8 @@
-// Random programs of recorded functions: calls, sizes, views, drops, clones, writes, steps and
-// resets in any order, beside the same in eager mode on the CPU.
+// Random programs of recorded functions: calls, sizes, views, drops, clones, writes, draws, steps
+// and resets in any order, beside the same in eager mode on the CPU.
 //
-// TENON_TEST_GRAPH_PROGRAMS: how many (12); TENON_TEST_GRAPH_SEED: the first one's seed (1).
+// TENON_TEST_GRAPH_PROGRAMS: how many (12); TENON_TEST_GRAPH_STEPS: how long each is (60);
+// TENON_TEST_GRAPH_SEED: the first one's seed (1).
 #include "graphs.h"
 
 #include <tenon/compiler.h>
@@ -29,10 +30,12 @@ struct Function {
   bool writes_state = false, writes_argument = false;
 };
 
+bool draws(const Statement& s) { return s.op % 10 == 7 || s.op % 10 == 8; }
+
 // Halves and maxima are exact, so that any order of the device's arithmetic gives the same bits.
 Tensor step_of(const Statement& s, const std::vector<Tensor>& values) {
   const Tensor &a = values[s.a % values.size()], &b = values[s.b % values.size()];
-  switch (s.op % 8) {
+  switch (s.op % 10) {
     case 0:
       return a * 0.5 + b * 0.5;
     case 1:
@@ -47,6 +50,10 @@ Tensor step_of(const Statement& s, const std::vector<Tensor>& values) {
       return minimum(a, b.select(0, 0));
     case 6:
       return a.amax({0}, true) * 0.5 + b;
+    case 7:
+      return dropout(a, 0.5, true) * 0.5;
+    case 8:
+      return a + bernoulli(zeros_like(b) + 0.5);
     default:
       return a.t().contiguous().t() * 0.25;
   }
@@ -54,10 +61,16 @@ Tensor step_of(const Statement& s, const std::vector<Tensor>& values) {
 
 std::vector<Tensor> run(const Function& f, Tensor x, const Tensor& y, Tensor state) {
   std::vector<Tensor> values{x, y};
-  for (const Statement& s : f.body) values.push_back(step_of(s, values) + state);
+  Tensor read =
+      zeros_like(y.select(0, 0));  // every draw is read: what nobody reads may be left out
+  for (const Statement& s : f.body) {
+    values.push_back((step_of(s, values) + state).clamp(-64.0, 64.0));  // finite in long programs
+    if (draws(s)) read = read + values.back().amax({0}) * 0.0;
+  }
   if (f.writes_state) state.copy_(values.back().amax({0}) * 0.5);
   if (f.writes_argument) x.mul_(0.5).add_(values[2] * 0.25);
   std::vector<Tensor> results(values.end() - static_cast<ptrdiff_t>(f.n_results), values.end());
+  results[0] = results[0] + read;
   if (f.n_results > 1) results.back() = results[0].select(0, 0);  // a view of another result
   return results;
 }
@@ -84,8 +97,10 @@ class Play {
     for (int i = 0; i < 4; ++i) keep(fresh(2 + any(2)));
   }
 
-  void run_steps(int n) {
-    for (int i = 0; i < n; ++i) {
+  int64_t calls() const { return calls_; }
+
+  void run_steps(int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
       act();
       if (testing::Test::HasFatalFailure()) return;
     }
@@ -154,9 +169,14 @@ class Play {
     if (views_.size() > 5) views_.erase(views_.begin());
   }
 
-  static std::vector<Pair> called(Known& f, const Pair& x, const Pair& y) {
+  std::vector<Pair> called(Known& f, const Pair& x, const Pair& y) {
+    ++calls_;
+    RngState before = rng_state();
     std::vector<Tensor> expected = graphs::run(f.f, x.here, y.here, f.state.here);
+    RngState behind = rng_state();
+    set_rng_state(before);
     std::vector<Tensor> found = (*f.compiled)(x.on_gpu, y.on_gpu);
+    EXPECT_EQ(rng_state(), behind) << "as many numbers are drawn";
     EXPECT_EQ(found.size(), expected.size());
     std::vector<Pair> out;
     for (size_t i = 0; i < found.size(); ++i) out.push_back({expected[i], found[i]});
@@ -213,6 +233,7 @@ class Play {
 
   std::mt19937_64 random_;
   bool is_pool_;  // results are over with their step
+  int64_t calls_ = 0;
   std::vector<std::unique_ptr<Known>> functions_;
   std::vector<Pair> pool_, views_;
 };
@@ -222,6 +243,7 @@ class RandomPrograms : public Graphs {};
 TEST_F(RandomPrograms, DoWhatEagerOnesDo) {
   int64_t n = number_from("TENON_TEST_GRAPH_PROGRAMS", 12);
   int64_t first = number_from("TENON_TEST_GRAPH_SEED", 1);
+  int64_t calls = 0, replays = 0;
   for (int64_t seed = first; seed < first + n; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     seed_streams(static_cast<uint64_t>(seed));
@@ -234,10 +256,15 @@ TEST_F(RandomPrograms, DoWhatEagerOnesDo) {
     auto flags =
         config::patch({{"dynamo.cudagraph_backend_keep_input_mutation", seed % 2 == 1},
                        {"dynamo.cudagraph_backend_support_input_mutation", seed % 4 == 1}});
-    Play play(static_cast<uint64_t>(seed), recorded(options));
-    play.run_steps(60);
+    bool is_fused = std::getenv("TENON_COMPILER_DEVICE_FALLBACK") == nullptr && seed % 2 == 0;
+    Play play(static_cast<uint64_t>(seed), is_fused ? fused(options) : recorded(options));
+    play.run_steps(number_from("TENON_TEST_GRAPH_STEPS", 60));
+    calls += play.calls();
+    replays += n_replays();
     if (HasFatalFailure()) return;
   }
+  RecordProperty("calls", std::to_string(calls));
+  RecordProperty("replays", std::to_string(replays));
 }
 
 }  // namespace

@@ -47,6 +47,22 @@ TEST_F(InductorStorage, AViewOfAComputedValueShowsThePromisedStorage) {
   expect_as_eager(of_sum, {randn({4, 6}), randn({6, 5}), randn({9, 9})}, true);
 }
 
+// Cut into tiles where the sizes have divisors, with more functions, operands and dtypes around.
+TEST_F(InductorStorage, TransposedCopiesOfAllSizes) {
+  auto copy = [](const Tensor& x) { return x.t().contiguous(); };
+  auto mixed = [](const Tensor& x) { return (x.t() + x.reshape({x.size(1), x.size(0)})).relu(); };
+  auto moved = [](const Tensor& x) { return x.unflatten(0, {4, -1}).permute({2, 0, 1}) * 2; };
+  for (auto [n, m] : {std::pair<int64_t, int64_t>{96, 160}, {128, 64}, {80, 100}, {68, 1013}})
+    for (Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::i64, Dtype::u8}) {
+      Tensor x = (randn({n, m}) * 50).to(dtype);
+      expect_as_eager(copy, {x});
+      expect_as_eager(mixed, {x});
+      expect_as_eager(moved, {x});
+      expect_as_eager(copy, {x.t()});
+    }
+  expect_as_eager(copy, {randn({96, 160}), randn({64, 160}), randn({33, 70})}, true);
+}
+
 TEST_F(InductorStorage, APartShowsAllOfItsStorage) {
   auto all_of_row = [](const Tensor& x) {
     return sin(x).select(0, 1).as_strided({4, 6}, {6, 1}, 0) + 1;

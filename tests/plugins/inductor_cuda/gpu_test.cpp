@@ -35,6 +35,32 @@ TEST_F(Gpu, FunctionsAgreeWithTheCpu) {
   expect_same("remainder", {x, positive}, [](auto& in) { return remainder(in[0], in[1]); });
 }
 
+// Over all magnitudes, special values included, to units in the last place.
+TEST_F(Gpu, FastFunctionsOfAllSizes) {
+  double inf = std::numeric_limits<double>::infinity();
+  Tensor sizes = arange(-150.0, 130.0, 0.0037).exp2();
+  Tensor special = tensor({0.0, -0.0, inf, -inf, std::nan(""), 88.72, -87.3, -103.9, -104.5});
+  Tensor x = cat({sizes, -sizes, arange(-110.0, 100.0, 0.0041), special}).to(Dtype::f32);
+  using F = std::function<Tensor(const Tensor&)>;
+  std::pair<const char*, F> functions[] = {{"exp", [](const Tensor& t) { return t.exp(); }},
+                                           {"exp2", [](const Tensor& t) { return t.exp2(); }},
+                                           {"sigmoid", [](const Tensor& t) { return t.sigmoid(); }},
+                                           {"tanh", [](const Tensor& t) { return t.tanh(); }},
+                                           {"erf", [](const Tensor& t) { return t.erf(); }}};
+  for (auto& [name, f] : functions) {
+    Tensor found = f(on_gpu(x)).to(kCPU, Dtype::f32);
+    Tensor exact = f(x.to(Dtype::f64)), here = exact.to(Dtype::f32);
+    EXPECT_TRUE(equal(found.isnan(), here.isnan())) << name;
+    EXPECT_TRUE(equal(found.isinf(), here.isinf())) << name;
+    EXPECT_TRUE(equal(found.signbit().logical_and(~found.isnan()),
+                      here.signbit().logical_and(~found.isnan())))
+        << name;
+    Tensor unit = (here.abs() * 0x1p-23).clamp_min(0x1p-149).to(Dtype::f64);
+    Tensor off = ((found.to(Dtype::f64) - exact).abs() / unit).nan_to_num(0.0, 0.0, 0.0);
+    EXPECT_LE(off.max().item<double>(), 4) << name;
+  }
+}
+
 // Of doubles to a few units in the last place, special values as C's.
 TEST_F(Gpu, PowersOfDoubles) {
   double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");

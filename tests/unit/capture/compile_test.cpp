@@ -377,3 +377,28 @@ TEST(Compile, GraphBreakCutsTheGraphInTwo) {
   EXPECT_EQ(values(f(row({2}))), Floats{6});
   EXPECT_EQ(f.stats().compiles, 2);
 }
+
+// Four lie inline, and a list that outgrows its place moves: whole bodies, cut ones and pure ones.
+TEST(Compile, GivesAsManyResultsAsTheBody) {
+  for (size_t n : {0, 1, 3, 4, 5, 6, 23, 24, 25, 70})
+    for (int kind = 0; kind < 3; ++kind) {
+      auto f = compile(
+          [n, kind](const Tensor& x) {
+            std::vector<Tensor> results;
+            for (size_t i = 0; i < n; ++i) results.push_back(x + static_cast<double>(i));
+            if (kind == 1) graph_break();
+            if (n > 2) results[2] = x;  // an argument, and one tensor twice
+            if (n > 5) results[5] = results[4];
+            return results;
+          },
+          {.backend = "eager", .pure = kind == 2});
+      for (int call = 0; call < 4; ++call) {
+        std::vector<Tensor> results = f(row({10.0f * static_cast<float>(call)}));
+        ASSERT_EQ(results.size(), n);
+        for (size_t i = 0; i < n; ++i) {
+          float plus = i == 2 ? 0 : i == 5 ? 4 : static_cast<float>(i);
+          ASSERT_EQ(values(results[i]), Floats{10.0f * static_cast<float>(call) + plus});
+        }
+      }
+    }
+}

@@ -1,9 +1,11 @@
 // The public API for .pt2 models: calls, structures, errors, weights.
+#include "backend/backend.h"
 #include "folders.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tenon/config.h>
 #include <tenon/tenon.h>
 
 #include <filesystem>
@@ -136,6 +138,29 @@ TEST(ModelTest, WrittenWeightsAreSeenByLaterCallsAndNotByTheFile) {
   EXPECT_EQ(Tensor(model("mlp_digits")(x)).to_vector<float>(), before);
   EXPECT_THAT(error_of([&] { m.parameter(names[0] + "x"); }),
               AllOf(HasSubstr("the model has no parameter"), HasSubstr(names[0])));
+}
+
+TEST(ModelTest, OverridesByNumberChangeTheBackendOfLoadedModels) {
+  static int compiled = 0;
+  BackendInfo info = backend_info("eager");
+  info.name = "counts_models";
+  register_backend(
+      [](const CompileRequest& request) {
+        ++compiled;
+        return compile_with_backend("eager", request);
+      },
+      info);
+  auto found_with = [&](const std::string& rules) {
+    auto scope = config::patch({{"dynamo.debug_backend_override", rules}});
+    Model m = model("mlp_digits");
+    int before = compiled;
+    m(randn({3, 64}));
+    return compiled - before;
+  };
+  EXPECT_EQ(found_with(">1000000:counts_models"), 0);
+  EXPECT_EQ(found_with(">=0:counts_models"), 1);
+  EXPECT_THAT(error_of([&] { found_with(">=0:counts_modls"); }),
+              HasSubstr("there is no backend 'counts_modls'"));
 }
 
 TEST(ModelTest, CopiesShareTheModel) {

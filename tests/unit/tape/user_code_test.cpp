@@ -264,6 +264,47 @@ TEST_F(UserCodeInPasses, AStepInPiecesHasOneBackwardAndOneUpdate) {
   EXPECT_EQ(ca::stats().hits, 2);
 }
 
+// One step with an optimiser of its own, as programs with phases make them.
+template <class Optimizer, class Options>
+void step_once(const Options& options) {
+  Tensor w = parameter({4, 3}), v = parameter({3});
+  Optimizer optimizer({w, v}, options);
+  optim::StepInBackward stepping(optimizer);
+  (filled({5, 4}).matmul(w).tanh() * v).sum().backward();
+}
+
+TEST_F(UserCodeInPasses, ANewOptimiserOfTheSameKindTakesTheCodeThatIsThere) {
+  auto steps = [](int64_t captures, const auto& step) {
+    ca::reset();
+    auto on = ca::enable("aot_eager");
+    for (int i = 0; i < 3; ++i) step();
+    EXPECT_EQ(ca::stats().captures, captures);
+  };
+  steps(1, [] { step_once<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9}); });
+  steps(1, [] { step_once<optim::Adam>(optim::AdamOptions{.amsgrad = true}); });
+  steps(1, [] { step_once<optim::AdamW>(optim::AdamWOptions{}); });
+  steps(1, [] { step_once<optim::RMSprop>(optim::RMSpropOptions{.centered = true}); });
+  double lr = 1;
+  steps(1, [&] { step_once<optim::SGD>(optim::SGDOptions{.lr = lr *= 0.5}); });
+  double decay = 1;
+  steps(3, [&] { step_once<optim::SGD>(optim::SGDOptions{.weight_decay = decay *= 0.5}); });
+}
+
+TEST_F(UserCodeInPasses, OptimisersWithOtherNumbersHaveCodeOfTheirOwn) {
+  auto trained_with = [](double decay) {
+    Tensor w = parameter({4, 3});
+    optim::SGD optimizer({w}, {.lr = 0.5, .weight_decay = decay});
+    optim::StepInBackward stepping(optimizer);
+    filled({5, 4}).matmul(w).sum().backward();
+    return w.detach();
+  };
+  for (double decay : {0.0, 0.25, 0.5, 0.0}) {
+    Tensor plain = trained_with(decay), compiled;
+    captures([&] { compiled = trained_with(decay); });
+    EXPECT_TRUE(close(compiled, plain)) << decay << ": " << compiled << plain;
+  }
+}
+
 TEST_F(UserCodeInPasses, UpdatesKeepTheirPlaceAmongHooks) {
   auto step = [] {
     Tensor a = parameter({3}), b = parameter({3});

@@ -27,8 +27,8 @@ namespace detail {
 /// `outputs` receives the tensor leaves of the result; the rest of it stays in the context.
 struct Body {
   void* context;
-  void (*run)(void* context, const Tensor* tensors, const Number* numbers,
-              std::vector<Tensor>& outputs, Leaves& plain_outputs);
+  void (*run)(void* context, const Tensor* tensors, const Number* numbers, ResultTensors& outputs,
+              Leaves& plain_outputs);
   /// After run: the result without its tensors, for calls to come.
   std::shared_ptr<void> (*prototype)(void* context);
   void (*run_eager)(void* context);  ///< on the caller's own arguments; keeps the result in context
@@ -38,7 +38,7 @@ struct Body {
 
 /// What a call gives: output tensors and the rest of the result, or nothing after run_eager.
 struct CallResult {
-  std::vector<Tensor> tensors;
+  ResultTensors tensors;
   std::vector<Number> numbers;      ///< of SymInt and SymFloat leaves
   const void* prototype = nullptr;  ///< null: the rest is what the body has left in its context
 };
@@ -143,8 +143,8 @@ struct CallFrame {
         },
         args);
   }
-  static void run(void* self, const Tensor* tensors, const Number* numbers,
-                  std::vector<Tensor>& outputs, Leaves& plain_outputs) {
+  static void run(void* self, const Tensor* tensors, const Number* numbers, ResultTensors& outputs,
+                  Leaves& plain_outputs) {
     auto& frame = *static_cast<CallFrame*>(self);
     TreeCopier copier;
     Copies copies =
@@ -157,8 +157,7 @@ struct CallFrame {
     LeafReader reader{plain_outputs};
     visit_tree(std::as_const(result), reader);
     if constexpr (may_assign) frame.take_changes(copier, reader);
-    outputs.reserve(plain_outputs.tensors.size());
-    for (const Tensor* t : plain_outputs.tensors.span()) outputs.push_back(*t);
+    for (const Tensor* t : plain_outputs.tensors.span()) outputs.push(*t);
     LeafEmptier emptier(/*only_fakes=*/true);  // other tensors are the program's
     visit_tree(result, emptier);
     if constexpr (may_assign) {

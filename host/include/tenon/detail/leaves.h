@@ -7,45 +7,90 @@
 
 #include <bit>
 #include <cstdint>
+#include <iterator>
+#include <memory>
+#include <new>
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace tenon::detail {
 
-/// A short array that lies inline as long as it is short.
+/// A short array that lies inline as long as it is short. Every call makes some: what is not pushed
+/// is not set either.
 template <class T, size_t N>
 class LeafArray {
+  static constexpr bool plain = std::is_trivially_copyable_v<T>;
+
  public:
+  LeafArray() {}
+  LeafArray(LeafArray&& other) noexcept { take(other); }
+  LeafArray& operator=(LeafArray&& other) noexcept {
+    if (this == &other) return *this;
+    clear();
+    take(other);
+    return *this;
+  }
+  ~LeafArray() { destroy_inline(); }
+
   void push(T value) {
     if (size_ < N)
-      inline_[size_++] = value;
+      new (static_cast<void*>(place(size_++))) T(std::move(value));
     else
-      push_beyond(value);
+      push_beyond(std::move(value));
+  }
+  /// At least `n` elements.
+  void grow_to(size_t n) {
+    while (size_ < n) push(T());
   }
   void clear() {
+    destroy_inline();
     size_ = 0;
     spill_.clear();
   }
-  const T* data() const { return size_ <= N ? inline_ : spill_.data(); }
+  T* data() { return size_ <= N ? place(0) : spill_.data(); }
+  const T* data() const { return const_cast<LeafArray*>(this)->data(); }
   size_t size() const { return size_; }
+  T& operator[](size_t i) { return data()[i]; }
   const T& operator[](size_t i) const { return data()[i]; }
+  T* begin() { return data(); }
+  T* end() { return data() + size_; }
+  const T* begin() const { return data(); }
+  const T* end() const { return data() + size_; }
+  std::span<T> span() { return {data(), size_}; }
   std::span<const T> span() const { return {data(), size_}; }
 
  private:
+  T* place(size_t i) { return reinterpret_cast<T*>(inline_) + i; }
+  void destroy_inline() {
+    if constexpr (!plain)
+      if (size_ <= N) std::destroy_n(place(0), size_);
+  }
+  void take(LeafArray& other) {
+    for (T& value : other.span().first(other.size_ <= N ? other.size_ : 0))
+      new (static_cast<void*>(place(size_++))) T(std::move(value));
+    size_ = other.size_;
+    spill_ = std::move(other.spill_);
+    other.clear();
+  }
   [[gnu::noinline]] void push_beyond(T value) {
     if (size_ == N) {
       spill_.reserve(8 * N);
-      spill_.assign(inline_, inline_ + N);
+      spill_.assign(std::move_iterator(place(0)), std::move_iterator(place(N)));
+      destroy_inline();
     }
-    spill_.push_back(value);
+    spill_.push_back(std::move(value));
     ++size_;
   }
-  T inline_[N];
+  alignas(T) unsigned char inline_[sizeof(T) * N];
   size_t size_ = 0;
   std::vector<T> spill_;
 };
+
+/// The tensors of a result.
+using ResultTensors = LeafArray<Tensor, 4>;
 
 /// A plain value of an argument: its bits and its category.
 struct PlainLeaf {

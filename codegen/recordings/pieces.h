@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace cudagraphs {
+namespace recordings {
 
 /// Nodes that follow each other, but for those of the host.
 struct Piece {
@@ -28,6 +28,7 @@ struct Pieces {
 
 /// Every node is in one piece, or among the host's. Recorded pieces of fewer than `min_nodes` nodes
 /// are none.
-Pieces divided(const tenon::plugin::graph& g, int32_t device, uint32_t min_nodes);
+Pieces divided(const tenon::plugin::graph& g, int32_t device, uint32_t min_nodes,
+               const DrawsThere& draws_there);
 
-}  // namespace cudagraphs
+}  // namespace recordings

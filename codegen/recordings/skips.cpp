@@ -1,7 +1,7 @@
 // What stands against recording a node, the first reason that holds.
 #include "skips.h"
 
-namespace cudagraphs {
+namespace recordings {
 
 using tenon::plugin::graph;
 using tenon::plugin::node;
@@ -93,13 +93,13 @@ Skip skip(std::string_view reason, const node& n, uint32_t at, std::string_view 
 }
 
 // What the op itself says, wherever its operands are.
-const char* unsafe_because(const node& n) {
+const char* unsafe_because(const node& n, uint32_t at, const DrawsThere& draws_there) {
   std::string_view op = sv(n.op_name);
   if (op.starts_with("tenon.host_call") || has_argument(n, TN_ARG_OPAQUE))
     return "calls back into the program";
   if (op.starts_with("tenon.philox_"))
     return "draws with a state of the generator that it is given";
-  if (n.tags & TN_TAG_RANDOM) return "draws random numbers, which a replay would draw again";
+  if ((n.tags & TN_TAG_RANDOM) && !draws_there(at)) return "draws random numbers on the CPU";
   bool only_asks = is_one_of(op, {"aten._assert_tensor_metadata", "aten._assert_scalar"});
   if ((n.tags & TN_TAG_SIDE_EFFECT) && !only_asks) return "has effects besides its results";
   return nullptr;
@@ -130,7 +130,8 @@ bool is_host_node(const graph& g, const node& n) {
   return reads_numbers && makes_numbers && is_plain;
 }
 
-std::optional<Skip> why_not(const graph& g, uint32_t at, int32_t device) {
+std::optional<Skip> why_not(const graph& g, uint32_t at, int32_t device,
+                            const DrawsThere& draws_there) {
   node n = g.at(at);
   Traffic traffic = traffic_of(g, n, device);
   std::string_view op = sv(n.op_name);
@@ -138,7 +139,7 @@ std::optional<Skip> why_not(const graph& g, uint32_t at, int32_t device) {
   if (traffic.is_sparse) return skip("sparse", n, at, "has a sparse operand or result");
   if (is_one_of(op, {"aten.set_.", "aten.resize_.", "aten.resize_as_.", "aten.set_data"}))
     return skip("input_storage_mutation", n, at, "replaces the memory of a tensor");
-  if (const char* why = unsafe_because(n)) return skip("unsafe_op", n, at, why);
+  if (const char* why = unsafe_because(n, at, draws_there)) return skip("unsafe_op", n, at, why);
   if (traffic.reads_host) return skip("cpu_node", n, at, "reads a tensor that is on the CPU");
   if (traffic.makes_host) return skip("cpu_node", n, at, "makes a tensor on the CPU");
   if (traffic.makes_host_number)
@@ -148,4 +149,4 @@ std::optional<Skip> why_not(const graph& g, uint32_t at, int32_t device) {
   return std::nullopt;
 }
 
-}  // namespace cudagraphs
+}  // namespace recordings

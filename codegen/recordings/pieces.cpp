@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-namespace cudagraphs {
+namespace recordings {
 
 using tenon::plugin::graph;
 using tenon::plugin::node;
@@ -25,7 +25,8 @@ namespace {
 
 class Divider {
  public:
-  Divider(const graph& g, int32_t device) : g_(g), device_(device), early_(g.values()) {
+  Divider(const graph& g, int32_t device, const DrawsThere& draws_there)
+      : g_(g), device_(device), draws_there_(draws_there), early_(g.values()) {
     for (uint32_t id = 0; id < g.values(); ++id) early_[id] = g.value_at(id).source != TN_SRC_NODE;
   }
 
@@ -38,7 +39,7 @@ class Divider {
     }
     // Numbers of the host that hang on what runs directly, such as on an item.
     if (is_host) return add(i, false);
-    std::optional<Skip> why = why_not(g_, i, device_);
+    std::optional<Skip> why = why_not(g_, i, device_, draws_there_);
     add(i, !why);
     if (why) out.skips.push_back(*std::move(why));
   }
@@ -59,6 +60,7 @@ class Divider {
 
   const graph& g_;
   int32_t device_;
+  const DrawsThere& draws_there_;
   std::vector<bool> early_;  // by value: known before anything runs on the device
 };
 
@@ -122,8 +124,8 @@ void leave_small_ones(Pieces& pieces, uint32_t min_nodes) {
 
 }  // namespace
 
-Pieces divided(const graph& g, int32_t device, uint32_t min_nodes) {
-  Divider divider(g, device);
+Pieces divided(const graph& g, int32_t device, uint32_t min_nodes, const DrawsThere& draws_there) {
+  Divider divider(g, device, draws_there);
   for (uint32_t i = 0; i < g.size(); ++i) divider.place(i);
   Pieces out = std::move(divider.out);
   leave_small_ones(out, min_nodes);
@@ -133,4 +135,4 @@ Pieces divided(const graph& g, int32_t device, uint32_t min_nodes) {
   return out;
 }
 
-}  // namespace cudagraphs
+}  // namespace recordings

@@ -5,13 +5,13 @@
 // Model: a call is a course over the values of the graph. Numbers that the caller brings are copied
 // to the device first, then the host computes those that follow from them, then the pieces run in
 // their order, each with the values that it reads of others.
-// Method: a recorded piece is a function of tenon.cuda/1, whose callback runs the nodes of the piece
-// by the host's kernels; the plugin cuda decides whether it is called, recorded or replayed.
+// Method: a recorded piece is a function of tenon.cuda/1, whose callback runs the backend's code of
+// the piece; the plugin cuda decides whether it is called, recorded or replayed.
 // Cost: a call of a graph that is one piece and reads no numbers adds a few hundred ns to the
 // function's own.
 #include "recorded.h"
 
-namespace cudagraphs {
+namespace recordings {
 
 using tenon::plugin::check;
 using tenon::plugin::collect;
@@ -28,19 +28,8 @@ namespace {
 
 /// What the function of a piece launches. Lives as long as the function.
 struct Body {
-  const program& steps;
-  Piece piece;
-
-  void call(tn_call& c) {
-    program::pass now(steps, {c.syms, c.n_syms}, c.stream);
-    for (size_t i = 0; i < piece.inputs.size(); ++i) now.lend(piece.inputs[i], c.inputs[i]);
-    for (uint32_t n : piece.nodes) {
-      now.run(n);
-      now.drop_values_read_last_by(n);
-    }
-    for (size_t i = 0; i < piece.outputs.size(); ++i)
-      c.outputs[i] = tensor::share(now.at(piece.outputs[i])).release();
-  }
+  Launches launches;
+  void call(tn_call& c) { launches(c); }
 };
 
 tn_status* launch(void* self, tn_call* c) {
@@ -84,8 +73,9 @@ class Description {
   void add_input(uint32_t id) {
     value v = g_.value_at(id);
     bool stays = has(static_, id) || v.source == TN_SRC_CONSTANT;
-    bool is_number = place_of(v) == Place::host_number;  // a copy of it is
+    bool is_number = place_of(v) == Place::host_number;  // or a copy of it, on the device
     uint32_t flags = (stays && !is_number ? uint32_t{TN_CUDA_INPUT_STATIC} : 0) |
+                     (is_number ? uint32_t{TN_CUDA_INPUT_NUMBER} : 0) |
                      (has(written_, id) ? uint32_t{TN_CUDA_INPUT_WRITTEN} : 0) |
                      (by_place_ ? uint32_t{TN_CUDA_INPUT_BY_PLACE} : 0);
     inputs.push_back({flags, 0, kept(std::string(sv(v.name)))});
@@ -110,14 +100,14 @@ class Description {
 
 }  // namespace
 
-RecordedPiece::RecordedPiece(const tn_compile_request& request, const program& steps,
-                             const Piece& piece, const Settings& settings,
-                             const std::string& name) {
+RecordedPiece::RecordedPiece(const tn_compile_request& request, PieceCode code, const Piece& piece,
+                             const Settings& settings, const std::string& name) {
   Description description(request, piece);
-  auto body = std::make_unique<Body>(Body{steps, piece});
+  auto body = std::make_unique<Body>(Body{std::move(code.launches)});
   tn_cuda_function_info info{};
   info.struct_size = sizeof info;
-  info.flags = settings.flags;
+  info.flags =
+      settings.flags | (code.is_planned ? uint32_t{TN_CUDA_FN_RECORD_AT_ONCE} : uint32_t{0});
   info.device = *device_of(graph(request));
   info.outputs = settings.outputs;
   info.name = str(name);
@@ -159,8 +149,9 @@ std::string RecordedPiece::describe() const {
 
 // ---- a graph
 
-Recorded::Recorded(const tn_compile_request& request, program steps, Pieces pieces, int32_t device,
-                   const Settings& settings, const std::string& name)
+Recorded::Recorded(const tn_compile_request& request, std::unique_ptr<program> steps, Pieces pieces,
+                   int32_t device, const Settings& settings, const std::string& name,
+                   const Maker& maker)
     : steps_(std::move(steps)), pieces_(std::move(pieces)), device_(device) {
   graph g(request);
   is_number_.resize(g.values());
@@ -169,7 +160,9 @@ Recorded::Recorded(const tn_compile_request& request, program steps, Pieces piec
     auto& function = recorded_.emplace_back();
     if (!piece.is_recorded) continue;
     std::string called = pieces_.list.size() > 1 ? text("{}, piece {}", name, p) : name;
-    function = std::make_unique<RecordedPiece>(request, steps_, piece, settings, called);
+    function = std::make_unique<RecordedPiece>(request, maker.code(piece, *steps_), piece, settings,
+                                               called);
+    if (maker.takes_numbers) continue;
     for (uint32_t id : piece.inputs) {
       value v = g.value_at(id);
       if (is_number_[id] || place_of(v) != Place::host_number) continue;
@@ -232,8 +225,8 @@ void Recorded::call_one_piece(tn_call& c) {
 class Recorded::Course {
  public:
   Course(Recorded& code, tn_call& c)
-      : code_(code), call_(c), now_(code.steps_, {c.syms, c.n_syms}, c.stream) {
-    std::span<const uint32_t> inputs = code.steps_.inputs();
+      : code_(code), call_(c), now_(*code.steps_, {c.syms, c.n_syms}, c.stream) {
+    std::span<const uint32_t> inputs = code.steps_->inputs();
     for (size_t i = 0; i < inputs.size(); ++i) now_.lend(inputs[i], c.inputs[i]);
   }
 
@@ -242,7 +235,7 @@ class Recorded::Course {
     for (uint32_t id : code_.number_inputs_) bring(id);
     for (uint32_t n : code_.pieces_.host_nodes) now_.run(n);
     for (size_t p = 0; p < code_.recorded_.size(); ++p) run_piece(p);
-    std::span<const uint32_t> outputs = code_.steps_.outputs();
+    std::span<const uint32_t> outputs = code_.steps_->outputs();
     for (size_t i = 0; i < outputs.size(); ++i)
       if (outputs[i] != TN_NO_VALUE)
         call_.outputs[i] = tensor::share(now_.at(outputs[i])).release();
@@ -294,33 +287,6 @@ void Recorded::call(tn_call& c) {
 
 // ---- what is told
 
-namespace {
-
-std::string quoted(std::string_view words) {
-  std::string out = "\"";
-  for (char c : words) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
-  }
-  return out + "\"";
-}
-
-std::string list_of(const std::vector<std::string>& items) {
-  std::string out;
-  for (const std::string& item : items) out += (out.empty() ? "" : ", ") + item;
-  return "[" + out + "]";
-}
-
-std::string statistics(const std::vector<std::string>& told,
-                       const std::vector<std::string>& recorded) {
-  return "{\"kernels\": 0, \"extern_calls\": 0, \"extern_ops\": [], \"fused_nodes\": 0, "
-         "\"planned_bytes\": 0, \"naive_bytes\": 0, \"compile_ms\": 0.0, \"codegen_ms\": 0.0, "
-         "\"from_cache\": false, \"told\": " +
-         list_of(told) + ", \"recorded\": " + list_of(recorded) + "}";
-}
-
-}  // namespace
-
 std::string told_of(const Skip& skip) {
   std::string place = skip.reason;
   for (const std::string& part : {skip.node, skip.source})
@@ -328,17 +294,17 @@ std::string told_of(const Skip& skip) {
   return text("not recorded: {} ({})", skip.sentence, place);
 }
 
-std::string Recorded::describe(int32_t what) const {
-  if (what != TN_DESC_STATS_JSON) return "";
-  std::vector<std::string> told, recorded;
-  for (const Skip& skip : pieces_.skips) told.push_back(quoted(told_of(skip)));
+std::vector<std::string> Recorded::told() const {
+  std::vector<std::string> out;
+  for (const Skip& skip : pieces_.skips) out.push_back(told_of(skip));
+  return out;
+}
+
+std::vector<std::string> Recorded::recorded() const {
+  std::vector<std::string> out;
   for (const auto& piece : recorded_)
-    if (piece) recorded.push_back(piece->describe());
-  return statistics(told, recorded);
+    if (piece) out.push_back(piece->describe());
+  return out;
 }
 
-std::string Direct::describe(int32_t what) const {
-  return what == TN_DESC_STATS_JSON ? statistics({quoted(told_of(skip))}, {}) : "";
-}
-
-}  // namespace cudagraphs
+}  // namespace recordings

@@ -1,4 +1,4 @@
-// Compiled graphs of the backend: recorded pieces, and what runs around them.
+// Compiled graphs: recorded pieces, and what runs around them.
 #pragma once
 
 #include "pieces.h"
@@ -6,18 +6,29 @@
 
 #include <tenon/plugin_program.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-namespace cudagraphs {
+namespace recordings {
+
+/// What a recorded piece launches: as an artifact's call, over the inputs and outputs of the piece.
+/// Threads: calls may run at once.
+using Launches = std::function<void(tn_call&)>;
+
+/// A piece as it is launched.
+struct PieceCode {
+  Launches launches;
+  bool is_planned = false;  ///< nothing is left to the first call, so that one is recorded
+};
 
 /// A piece as a function of tenon.cuda/1. Threads: calls may run at once.
 class RecordedPiece {
  public:
   /// `name` is that of the graph, for messages.
-  RecordedPiece(const tn_compile_request& request, const tenon::plugin::program& steps,
-                const Piece& piece, const Settings& settings, const std::string& name);
+  RecordedPiece(const tn_compile_request& request, PieceCode code, const Piece& piece,
+                const Settings& settings, const std::string& name);
   RecordedPiece(const RecordedPiece&) = delete;
   ~RecordedPiece() { cuda().function_drop(function_); }
 
@@ -30,14 +41,25 @@ class RecordedPiece {
   tn_cuda_function* function_ = nullptr;
 };
 
+/// Who makes the code of recorded pieces.
+struct Maker {
+  /// Lives as long as `steps`. Throws Unrecorded.
+  std::function<PieceCode(const Piece& piece, const tenon::plugin::program& steps)> code;
+  /// Numbers of the CPU reach the code as they are, as parameters of launches; else they are
+  /// copied to the device before.
+  bool takes_numbers = false;
+};
+
 /// A graph of which at least one piece is recorded. Threads: calls may run at once.
 class Recorded {
  public:
-  Recorded(const tn_compile_request& request, tenon::plugin::program steps, Pieces pieces,
-           int32_t device, const Settings& settings, const std::string& name);
+  Recorded(const tn_compile_request& request, std::unique_ptr<tenon::plugin::program> steps,
+           Pieces pieces, int32_t device, const Settings& settings, const std::string& name,
+           const Maker& maker);
 
   void call(tn_call& c);
-  std::string describe(int32_t what) const;
+  /// What is told of it, and its recordings as JSON.
+  std::vector<std::string> told() const, recorded() const;
 
  private:
   class Course;
@@ -50,7 +72,7 @@ class Recorded {
   bool find_sources(const tenon::plugin::graph& g);
   void call_one_piece(tn_call& c);
 
-  tenon::plugin::program steps_;
+  std::unique_ptr<tenon::plugin::program> steps_;
   Pieces pieces_;
   std::vector<std::unique_ptr<RecordedPiece>> recorded_;  // by piece; null: it runs directly
   std::vector<bool> is_number_;          // by value: on the CPU, without dimensions
@@ -61,16 +83,7 @@ class Recorded {
   std::vector<tenon::plugin::tensor> constants_;
 };
 
-/// A graph that is not recorded.
-struct Direct {
-  tenon::plugin::artifact steps;
-  Skip skip;
-
-  void call(tn_call& c) { steps.call(c); }
-  std::string describe(int32_t what) const;
-};
-
 /// "not recorded: aten.nonzero.default gives ... (data_dependent, nonzero_1, net.cpp:12)".
 std::string told_of(const Skip& skip);
 
-}  // namespace cudagraphs
+}  // namespace recordings

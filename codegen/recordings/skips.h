@@ -8,10 +8,11 @@
 
 #include <tenon/plugin.hpp>
 
+#include <functional>
 #include <optional>
 #include <string>
 
-namespace cudagraphs {
+namespace recordings {
 
 struct Skip {
   std::string reason;    ///< an id of tn_cuda_skip: "data_dependent"
@@ -40,10 +41,14 @@ void for_each_operand(const tenon::plugin::node& n, F&& f) {
 /// Whether the host can run the node before what is recorded: it reads and makes numbers only.
 bool is_host_node(const tenon::plugin::graph& g, const tenon::plugin::node& n);
 
+/// Whether the device itself makes the random numbers of a node.
+using DrawsThere = std::function<bool(uint32_t node)>;
+
 /// Why this node is not recorded; nothing where it is. Asked for nodes that are no host nodes.
-std::optional<Skip> why_not(const tenon::plugin::graph& g, uint32_t node, int32_t device);
+std::optional<Skip> why_not(const tenon::plugin::graph& g, uint32_t node, int32_t device,
+                            const DrawsThere& draws_there);
 
 /// "net.cpp:12", or empty.
 std::string source_of(const tenon::plugin::node& n);
 
-}  // namespace cudagraphs
+}  // namespace recordings

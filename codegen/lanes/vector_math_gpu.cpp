@@ -1,0 +1,94 @@
+// exp, exp2, sigmoid, tanh and erf in single precision for NVIDIA's GPUs.
+//
+// Problem: 8 to 25 instructions a number and no branch, where the formulas of vector_math_float.cpp
+//   take 15 to 60: a division rounded as IEEE 754 says is a routine with a branch, and a kernel
+//   over two numbers of 16 bits is otherwise bound by its arithmetic instead of by memory.
+// Method: the special function units give 2^r to 2^-22 (ex2.approx) and 1/x to 1 ulp (rcp.approx)
+//   in one instruction, four cycles a warp. exp(x) = 2^n 2^r with x log2(e) = n + r, log2(e) in two
+//   parts. n is held between -126 and 127, so that 2^n is a normal number; what is beyond stays in
+//   r, whose 2^r becomes 0, infinite, or a subnormal number that is rounded once. NaN passes
+//   through r. The other functions are those of vector_math_float.cpp over these.
+// Error: exp 2 ulp, sigmoid 3, tanh 3, erf 3; Gpu.FastFunctionsOfAllSizes asserts them.
+// Reference: PTX ISA, ex2 and rcp, for the errors of the instructions.
+#include "vector_math_formulas.h"
+
+#include <llvm/IR/IntrinsicsNVPTX.h>
+#include <llvm/IR/Module.h>
+
+namespace lanes {
+
+namespace {
+
+namespace id = llvm::Intrinsic;
+
+constexpr double integer_place = 0x1.8p23;  // its last place is 1
+constexpr double least_normal = -126, most_normal = 127;
+
+Lanes instruction(llvm::Intrinsic::ID which, Lanes x) {
+  return x.with(x.b->CreateIntrinsic(which, {}, {x.v}));
+}
+Lanes reciprocal(Lanes x) { return instruction(id::nvvm_rcp_approx_ftz_f, x); }
+Lanes power_of_two_near_zero(Lanes r) { return instruction(id::nvvm_ex2_approx_f, r); }
+
+/// 1.5 2^23 + n, n the integer next to what stands in the low bits, within the normal exponents.
+Lanes held(Lanes shifted) {
+  Lanes least = shifted.number(integer_place + least_normal);
+  Lanes most = shifted.number(integer_place + most_normal);
+  auto one_of = [&](llvm::Intrinsic::ID which, Lanes x, Lanes y) {
+    return x.with(x.b->CreateBinaryIntrinsic(which, x.v, y.v));
+  };
+  return one_of(id::minnum, one_of(id::maxnum, shifted, least), most);
+}
+
+/// 2^(n + r), `shifted` = 1.5 2^23 + n.
+Lanes power(Lanes shifted, Lanes r) {
+  Lanes n = to_bits(shifted);
+  Lanes whole = from_bits((n << 23) + n.integer(uint64_t{127} << 23));
+  return power_of_two_near_zero(r) * whole;
+}
+
+/// x, which is not negative, with the sign of `sign`: one instruction, where copysign is six.
+Lanes signed_as(Lanes x, Lanes sign) {
+  Lanes bits = to_bits(sign);
+  return from_bits(to_bits(x) | (bits & bits.integer(0x80000000u)));
+}
+
+}  // namespace
+
+bool has_special_function_units(Lanes x) {
+  if (x.type()->isVectorTy() || x.bits() != 32) return false;
+  const llvm::Module* module = x.b->GetInsertBlock()->getModule();
+  return llvm::StringRef(module->getTargetTriple()).starts_with("nvptx");
+}
+
+Lanes exp_gpu(Lanes x) {
+  constexpr double log2e_high = 0x1.715476p+0, log2e_low = 0x1.4ae0bf85ddf44p-26;
+  Lanes shifted = held(fma(x, log2e_high, integer_place));
+  Lanes n = shifted - integer_place;
+  return power(shifted, fma(x, log2e_low, fma(x, log2e_high, -n)));
+}
+
+Lanes exp2_gpu(Lanes x) {
+  Lanes shifted = held(x + integer_place);
+  return power(shifted, x - (shifted - integer_place));
+}
+
+Lanes sigmoid_gpu(Lanes x) {
+  // Through exp(-|x|): no overflow, and the small results of x < 0 keep their digits.
+  Lanes e = exp_gpu(-abs(x));
+  return select(x < 0.0, e, e.number(1)) * reciprocal(e + 1.0);
+}
+
+Lanes tanh_gpu(Lanes x) {
+  Lanes a = abs(x);
+  Lanes far = 1.0 - reciprocal(exp_gpu(a + a) + 1.0) * 2.0;
+  return signed_as(select(a >= tanh_far_from, far, tanh_near_zero(a)), x);
+}
+
+Lanes erf_gpu(Lanes x) {
+  Lanes a = abs(x);
+  Lanes far = 1.0 - power_of_two_near_zero(erf_far_exponent(a));
+  return select(a >= erf_far_from, signed_as(far, x), erf_near_zero(x));
+}
+
+}  // namespace lanes

@@ -1,0 +1,138 @@
+// inductor in graph mode: fused kernels, products and numbers as recordings.
+#include "graphs.h"
+
+#include <tenon/compiler.h>
+
+namespace tenon::graphs {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class Fused : public Graphs {};
+
+TEST_F(Fused, KernelsAloneAreRecordedAtTheFirstCall) {
+  auto f = compile([](const Tensor& x, const Tensor& y) { return ((x * y) + 1.0).relu().sum(0); },
+                   fused());
+  Tensor x = arange(8, Dtype::f32).reshape({2, 4}) - 4.0;
+  for (int i = 0; i < 5; ++i)
+    expect_equal(f(there(x), there(x + double(i))), ((x * (x + double(i))) + 1.0).relu().sum(0));
+  EXPECT_EQ(n_recordings(), 1);
+  EXPECT_EQ(n_replays(), 4);
+  EXPECT_THAT(f.explain(), HasSubstr(": 1 recording of 1 size, with "));
+  EXPECT_THAT(f.explain(), HasSubstr("; 4 replays, 0 warm-ups"));
+}
+
+TEST_F(Fused, ProductsAreWarmedUp) {
+  Tensor here = ones({256, 256}) * 0.5, w = there(here);
+  auto f = compile([&](const Tensor& x) { return x.matmul(w).relu().matmul(w); }, fused());
+  Tensor x = (arange(8 * 256, Dtype::f32) % 7 * 0.25).reshape({8, 256});
+  for (int i = 0; i < 5; ++i)
+    expect_equal(f(there(x * double(i))), (x * double(i)).matmul(here).relu().matmul(here));
+  EXPECT_EQ(n_recordings(), 1);
+  EXPECT_EQ(n_replays(), 3);
+}
+
+// They are parameters of launches, which a replay changes.
+TEST_F(Fused, NumbersOnTheCpuAreThoseOfTheCall) {
+  Tensor scale = tensor(0.5f);
+  auto f = compile([&](const Tensor& x) { return (x * scale + scale * 2.0).relu(); }, fused());
+  for (int i = 0; i < 6; ++i) {
+    scale.fill_(0.25 * i);
+    expect_equal(f(there(ones({5}))), ones({5}) * 0.75 * double(i));
+  }
+  EXPECT_EQ(n_recordings(), 1) << f.explain();
+  EXPECT_EQ(n_replays(), 5);
+}
+
+TEST_F(Fused, ModesDecideWhetherItIsRecorded) {
+  for (const char* mode : {"reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", ""}) {
+    reset();
+    Options options;
+    options.backend = "inductor";
+    options.mode = mode;
+    auto f = compile([](const Tensor& x) { return x * 2.0 + 1.0; }, options);
+    for (int i = 0; i < 4; ++i) expect_equal(f(there(ones({4}))), ones({4}) * 3.0);
+    bool is_recorded =
+        std::string(mode) == "reduce-overhead" || std::string(mode) == "max-autotune";
+    EXPECT_EQ(n_replays(), is_recorded ? 3 : 0) << mode;
+  }
+}
+
+TEST_F(Fused, OnTheCpuTheModeChangesNothing) {
+  Options options;
+  options.backend = "eager";
+  auto f = compile([](const Tensor& x) { return x * 2.0; }, options);
+  expect_equal(f(ones({4})), ones({4}) * 2.0);
+  EXPECT_EQ(n_recordings(), 0);
+}
+
+// As it is by default, only the node that stands against it runs directly.
+TEST_F(Fused, PiecesAreRecordedAroundWhatIsNot) {
+  auto body = [](const Tensor& x) {
+    Tensor y = x * 2.0 + 1.0;
+    return (y + multinomial(y.abs(), 6, true) * 0.0).relu() - 3.0;
+  };
+  auto f = compile(body, fused());
+  Tensor x = arange(6, Dtype::f32);
+  for (int i = 0; i < 4; ++i) expect_equal(f(there(x + double(i))), (x + double(i)) * 2.0 - 2.0);
+  EXPECT_EQ(n_recordings(), 2);
+  EXPECT_EQ(n_replays(), 6);
+  EXPECT_THAT(f.explain(), HasSubstr("aten.multinomial.default draws random numbers on the CPU "
+                                     "(unsafe_op, "));
+  auto whole = compile(body, fused({{"graph_partition", "false"}}));
+  for (int i = 0; i < 4; ++i)
+    expect_equal(whole(there(x + double(i))), (x + double(i)) * 2.0 - 2.0);
+  EXPECT_EQ(n_recordings(), 2) << "those of f";
+  EXPECT_THAT(whole.explain(), HasSubstr("not recorded: aten.multinomial.default"));
+}
+
+TEST_F(Fused, SymbolsOfAPieceAreThoseOfTheGraph) {
+  Options options = fused();
+  options.dynamic = true;
+  auto f = compile(
+      [](const Tensor& x, const Tensor& y) {
+        Tensor a = x.sum(1) * double(2), b = y * 3.0;
+        return a + b + multinomial(b.abs() + 1.0, 1, true) * 0.0 + x.size(1);
+      },
+      options);
+  for (auto [n, m] : {std::pair<int64_t, int64_t>{3, 5}, {4, 7}, {3, 5}, {4, 7}, {6, 2}, {3, 5}}) {
+    Tensor x = arange(n * m, Dtype::f32).reshape({n, m}), y = arange(n, Dtype::f32);
+    expect_equal(f(there(x), there(y)), x.sum(1) * 2.0 + y * 3.0 + double(m));
+  }
+  EXPECT_GT(n_replays(), 2);
+}
+
+TEST_F(Fused, OptionsOfRecordingsMeanTheSame) {
+  auto body = [](const Tensor& x) { return x * 2.0; };
+  auto blocked = compile(body, fused({{"cuda_launch_blocking", "true"}}));
+  blocked(there(ones({4})));
+  EXPECT_THAT(blocked.explain(),
+              HasSubstr("not recorded: inductor.cuda_launch_blocking is on (disabled)"));
+  auto small = compile(body, fused({{"cudagraph_min_partition_size", "2"}}));
+  small(there(ones({4})));
+  EXPECT_THAT(small.explain(), HasSubstr("inductor.cudagraph_min_partition_size is 2 (too_small)"));
+  auto strict = compile([](const Tensor& x) { return x + multinomial(x, 4, true); },
+                        fused({{"cudagraph_or_error", "true"}, {"graph_partition", "false"}}));
+  EXPECT_THROW(strict(there(ones({4}))), Error);
+  auto forced = compile(body, fused({{"force_cudagraphs_warmup", "true"}}));
+  for (int i = 0; i < 3; ++i) forced(there(ones({4})));
+  EXPECT_THAT(forced.explain(), HasSubstr("1 replay, 1 warm-up"));
+}
+
+TEST_F(Fused, APoolsResultIsOverWithItsStep) {
+  auto f =
+      compile([](const Tensor& x) { return x * 2.0; }, fused({{"cuda_graph_outputs", "\"pool\""}}));
+  Tensor kept;
+  for (int i = 0; i < 4; ++i) {
+    compiler::cudagraph_mark_step_begin();
+    kept = f(there(ones({4}) * double(i)));
+    expect_equal(kept, ones({4}) * 2.0 * double(i));
+  }
+  compiler::cudagraph_mark_step_begin();
+  f(there(ones({4})));
+  EXPECT_THROW(moved(kCPU, kept), Error);
+}
+
+}  // namespace
+}  // namespace tenon::graphs
