@@ -12,20 +12,14 @@ namespace tenon {
 
 namespace {
 
-bool same_arguments(const Schema& a, const Schema& b) {
-  return std::equal(a.args.begin(), a.args.end(), b.args.begin(), b.args.end(),
-                    [](const SchemaArg& x, const SchemaArg& y) {
-                      return x.type.base == y.type.base && x.type.is_list == y.type.is_list;
-                    });
-}
-
 // "copy_" -> "copy", "transpose_.default" -> "transpose.int": the same arguments without writing.
 const OpEntry* functional_form(const OpEntry& op) {
   if (op.functional && !op.out_form) return op.functional;
   Schema schema = op.schema;
   if (!schema.name.ends_with('_')) return nullptr;
   schema.name.pop_back();
-  if (const OpEntry* same_overload = find_op(schema.canonical_name())) return same_overload;
+  const OpEntry* same_overload = find_op(schema.canonical_name());
+  if (same_overload && same_arguments(same_overload->schema, op.schema)) return same_overload;
   for (size_t i = 0; i < op_count(); ++i) {
     const OpEntry& other = entry_of(static_cast<OpId>(i));
     if (other.schema.name == schema.name && same_arguments(other.schema, op.schema)) return &other;

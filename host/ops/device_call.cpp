@@ -6,6 +6,7 @@
 #include "core/device/device_memory.h"
 #include "core/device/overwritten.h"
 #include "ops/forms/device_draws.h"
+#include "ops/forms/functional_form.h"
 #include "ops/op_ids.h"
 #include "ops/op_kernels.h"
 #include "ops/pointwise.h"
@@ -200,7 +201,8 @@ const OpEntry* functional_by_name(const OpEntry& op) {
   bool writes_self = op.mutated_args == 1 && op.returned_arg == 0 && op.name[dot - 1] == '_';
   if (!writes_self) return nullptr;
   const OpEntry* found = find_op(op.name.substr(0, dot - 1) + op.name.substr(dot));
-  return found && !found->mutated_args && found->n_args == op.n_args && found->n_returns == 1
+  return found && !found->mutated_args && found->n_returns == 1 &&
+                 same_arguments(found->schema, op.schema)
              ? found
              : nullptr;
 }

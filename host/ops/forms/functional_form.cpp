@@ -7,6 +7,7 @@
 
 #include <tenon/plugin.h>
 
+#include <algorithm>
 #include <bit>
 #include <mutex>
 
@@ -121,6 +122,12 @@ const OpEntry* functional_copy_form(std::string_view name) {
     if (op && has_form(*op)) return &functional_copy_form(*op);
   }
   return nullptr;
+}
+
+bool same_arguments(const Schema& a, const Schema& b) {
+  return std::ranges::equal(a.args, b.args, [](const SchemaArg& x, const SchemaArg& y) {
+    return x.type.base == y.type.base && x.type.is_list == y.type.is_list;
+  });
 }
 
 }  // namespace tenon

@@ -18,4 +18,8 @@ const OpEntry& functional_copy_form(const OpEntry& op);
 /// The form of this name, or null where this names none.
 const OpEntry* functional_copy_form(std::string_view name);
 
+/// Whether calls of one are calls of the other: pow_.Scalar and pow.Scalar differ in more than the
+/// write.
+bool same_arguments(const Schema& a, const Schema& b);
+
 }  // namespace tenon

@@ -136,8 +136,12 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                 Number) { return slices_meta("index_add", self, dim, index, source); },
      .eager = fn<index_add_kernel>,
-     .decomp = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                  Number alpha) { return with_slices(self, dim, index, mul(source, alpha), true); },
+     .decomp =
+         [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+            Number alpha) {
+           Tensor scaled = to(mul(source, alpha), source.dtype());
+           return with_slices(self, dim, index, scaled, true);
+         },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g; }},
              {"source", "grad, dim, index, source.sizes, alpha",
               [](const Tensor& g, int64_t dim, const Tensor& index, SymIntList sizes,

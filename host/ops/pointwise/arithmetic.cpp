@@ -38,6 +38,20 @@ Tensor stored(const Tensor& self, const Tensor& power) {
   return copy_(self, power);
 }
 
+// The derivative reads what self was before the write.
+Tensor kept(const Tensor& self, bool is_recorded) {
+  return is_recorded && thread_modes.grad_enabled ? clone(self) : self;
+}
+
+Tensor raised_to_tensor(const Tensor& self, const Tensor& exponent) {
+  bool is_recorded = self.requires_grad() || exponent.requires_grad();
+  return stored(self, pow(kept(self, is_recorded), exponent));
+}
+
+Tensor raised_to_number(const Tensor& self, Number exponent) {
+  return stored(self, pow(kept(self, self.requires_grad()), exponent));
+}
+
 // NaN lies nowhere, so it has no gradient.
 Tensor outside(const Tensor& x, std::optional<Number> low, std::optional<Number> high) {
   Tensor inside = low ? x.ge(*low) : x.le(*high);
@@ -169,10 +183,10 @@ static constexpr OpDef rows[] = {
      .complex = fn<complex_pow>},
     {.schema = "pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
      .decomp = [](const Tensor& self,
-                  const Tensor& exponent) { return stored(self, pow(self, exponent)); }},
+                  const Tensor& exponent) { return raised_to_tensor(self, exponent); }},
     {.schema = "pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
      .decomp = [](const Tensor& self,
-                  Number exponent) { return stored(self, pow(self, exponent)); }},
+                  Number exponent) { return raised_to_number(self, exponent); }},
     {.schema = "pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
      .core = true,
      .formula = pointwise<numbers>([](auto x, auto y) { return pow(x, y); })},
