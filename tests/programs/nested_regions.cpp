@@ -1,6 +1,7 @@
 // Regions that bodies call many times: nested_compile_region().
 #include "program.h"
 
+#include <tenon/compiler.h>
 #include <tenon/nested_region.h>
 
 namespace tenon::programs {
