@@ -12,8 +12,8 @@
 //
 // A kernel that writes the elements in another layout, as a graph output is promised in, is a part
 // of a convolution too where that may write in any layout.
-#include "convolutions.h"
 #include "kernel.h"
+#include "lower/convolutions.h"
 
 #include <algorithm>
 #include <bit>

@@ -3,7 +3,7 @@
 // With (s, w, r) for the source, the weights and the result of a convolution, there are three
 // calculations: r of s and w; s of r and w; w of s and r. A transposed convolution has s and r
 // change places, and so do its gradients.
-#include "loopir/convolutions.h"
+#include "loopir/lower/convolutions.h"
 
 namespace loopir {
 

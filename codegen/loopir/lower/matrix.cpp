@@ -1,5 +1,5 @@
 // Products and convolutions for the routines that serve them, and what the host runs.
-#include "loopir/convolutions.h"
+#include "loopir/lower/convolutions.h"
 #include "loopir/storage.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Normalisations and softmax: reductions over a row and pointwise ops, which fusion makes one
 // kernel again.
-#include "loopir/reductions.h"
+#include "loopir/lower/reductions.h"
 
 namespace loopir {
 

@@ -1,5 +1,5 @@
 // Reductions: sums, extremes, moments, truth.
-#include "loopir/reductions.h"
+#include "loopir/lower/reductions.h"
 
 #include <cmath>
 #include <limits>

@@ -1,6 +1,6 @@
 #include "call_tensors.h"
 
-#include "call_numbers.h"
+#include "call_sizes.h"
 #include "loopir/memory.h"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ tensor tensor_of(const Program& program, const View& view, std::span<const int64
                  const BufferMemory& memory, bool in_whole_storage, const CallPlace& place) {
   const Expressions& x = program.expressions;
   const Buffer& info = program.buffers[view.buffer];
-  CallNumbers all_sizes(x, view.sizes, table), all_strides(x, view.strides, table);
+  CallSizes all_sizes(x, view.sizes, table), all_strides(x, view.strides, table);
   std::span<const int64_t> sizes = all_sizes.span(), strides = all_strides.span();
   int64_t offset = x.evaluate(view.offset, table);
   if (memory.tensor) return over_tensor(memory.tensor, sizes, strides, offset);

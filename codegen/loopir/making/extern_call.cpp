@@ -1,6 +1,6 @@
 #include "extern_call.h"
 
-#include "call_numbers.h"
+#include "call_sizes.h"
 
 #include <algorithm>
 #include <bit>
@@ -164,7 +164,7 @@ tensor ExternCall::as_promised(size_t r, tensor found, const Program& program,
                                const CallPlace& place) const {
   const Buffer& info = program.buffers[results_[r]];
   const Expressions& x = program.expressions;
-  CallNumbers all_sizes(x, info.sizes, table), all_strides(x, info.strides, table);
+  CallSizes all_sizes(x, info.sizes, table), all_strides(x, info.strides, table);
   std::span<const int64_t> sizes = all_sizes.span(), strides = all_strides.span();
   check_result(r, found.get(), info.dtype, sizes);
   bool is_kept = !is_lent;

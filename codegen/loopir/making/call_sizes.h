@@ -11,15 +11,15 @@ namespace loopir {
 
 /// Indices evaluated for a call. Usual ranks lie on the stack: on small tensors, allocations would
 /// take longer than the op.
-class CallNumbers {
+class CallSizes {
  public:
-  CallNumbers(const Expressions& x, const Ids& ids, std::span<const int64_t> table) {
+  CallSizes(const Expressions& x, const Ids& ids, std::span<const int64_t> table) {
     if (ids.size() > usual) many_.resize(ids.size());
     int64_t* to = ids.size() > usual ? many_.data() : few_.data();
     for (size_t i = 0; i < ids.size(); ++i) to[i] = x.evaluate(ids[i], table);
     all_ = {to, ids.size()};
   }
-  CallNumbers(const CallNumbers&) = delete;
+  CallSizes(const CallSizes&) = delete;
   std::span<const int64_t> span() const { return all_; }
 
  private:

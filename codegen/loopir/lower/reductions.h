@@ -1,7 +1,7 @@
 // Folding dimensions of a tensor: shared by the rules of reductions and of normalisations.
 #pragma once
 
-#include "lowering.h"
+#include "loopir/lowering.h"
 
 namespace loopir {
 

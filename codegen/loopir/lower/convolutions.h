@@ -1,7 +1,7 @@
 // What the rules of convolutions share.
 #pragma once
 
-#include "lowering.h"
+#include "loopir/lowering.h"
 
 #include <algorithm>
 
