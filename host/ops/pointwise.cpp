@@ -29,7 +29,7 @@ struct PointwiseState {
     int entry;
     Dtype compute;
     uint32_t ones, zeros;  // bit i: number input i is 1, 0
-    uint8_t power;         // 1 + place in simple_powers of a number that is an exponent, or 0
+    uint8_t power;         // 1 + place in simple_powers of a number that makes exponents, or 0
     friend bool operator==(const Key&, const Key&) = default;
   };
   struct Plan {
@@ -39,7 +39,7 @@ struct PointwiseState {
   };
   ScalarProgram programs[Formula::max_entries];
   uint32_t divisors[Formula::max_entries] = {};  // bit i: input i divides, with a remainder
-  uint32_t exponent[Formula::max_entries] = {};  // bit i: input i, and no other, is an exponent
+  uint32_t exponent[Formula::max_entries] = {};  // bit i: input i, and no other, makes exponents
   uint64_t promoting = 0;  // bit i: argument i, when a number, takes part in promotion
   std::atomic<Plan*> plans{nullptr};
   std::mutex binding;
@@ -67,11 +67,19 @@ uint32_t divisors_of(const ScalarProgram& program) {
   return inputs;
 }
 
-// The input that is an exponent, where there is one: 1 << i, else 0.
+// The input that exponents are made of, such as b of b - 1, where there is one: 1 << i, else 0.
 uint32_t exponent_of(const ScalarProgram& program) {
+  std::vector<uint32_t> made_of;  // by value: bits of inputs
+  for (uint32_t i = 0; i < program.n_inputs; ++i) made_of.push_back(1u << i);
   uint32_t inputs = 0;
-  for (const ScalarInstr& step : program.instr)
-    if (step.op() == ScalarCode::pow && step.b < program.n_inputs) inputs |= 1u << step.b;
+  for (const ScalarInstr& step : program.instr) {
+    const uint32_t operands[] = {step.a, step.b, step.c};
+    int n = step.op() == ScalarCode::constant ? 0 : info_of(step.op()).operands;
+    uint32_t bits = 0;
+    for (int k = 0; k < n; ++k) bits |= made_of[operands[k]];
+    if (step.op() == ScalarCode::pow) inputs |= made_of[step.b];
+    made_of.push_back(bits);
+  }
   return std::has_single_bit(inputs) ? inputs : 0;
 }
 

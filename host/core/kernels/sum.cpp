@@ -1,6 +1,7 @@
 // Sums. Long sums are cut into parts of a fixed size, whose sums are summed in turn: that gives
 // work to threads where there are few results, and the order of additions is the same for any
-// number of them.
+// number of them. Wide rows are cut into columns, so that a part always has rows enough to leave
+// fewer.
 #include "core/kernels/sum.h"
 
 #include "core/threads/thread_pool.h"
@@ -10,26 +11,35 @@
 namespace tenon::kernels {
 namespace {
 
-constexpr int64_t part_elements = 32768;
+constexpr int64_t part_elements = 32768, least_rows = 32, columns_of_part = 2048;
 constexpr double element_us = 0.0001;
 
-// One part: the sums over `rows` rows of `inner` elements.
+// One part: the sums over `rows` rows of `width` elements, `step` apart.
 template <class T>
-void sum_part(const T* x, Compute<T>* out, int64_t rows, int64_t inner) {
+void sum_part(const T* x, Compute<T>* out, int64_t rows, int64_t width, int64_t step) {
+  using C = Compute<T>;
   constexpr int64_t few = 8;  // elements, for which a vector is not worth its call
-  if constexpr (std::is_same_v<T, Compute<T>>)
-    if (inner == 1 && rows <= few) {
+  if constexpr (std::is_same_v<T, C>)
+    if (step == 1 && rows <= few) {
       *out = x[0];
       for (int64_t i = 1; i < rows; ++i) *out += x[i];
       return;
     }
-  const auto& level = row_level<Compute<T>>();
-  const RowScratch<T> scratch(rows * inner);
-  const Compute<T>* values = scratch.read(x);
-  if (inner == 1)
-    *out = level.sum(values, rows);
-  else
-    level.sum_columns(values, out, rows, inner, inner);
+  const auto& level = row_level<C>();
+  bool is_dense = width == step;
+  if (is_dense || std::is_same_v<T, C>) {
+    const RowScratch<T> scratch(rows * width);
+    const C* values = scratch.read(x);
+    step == 1 ? void(*out = level.sum(values, rows))
+              : level.sum_columns(values, out, rows, step, width);
+    return;
+  }
+  const RowScratch<T> scratch(width);
+  std::fill_n(out, width, C(0));
+  for (int64_t r = 0; r < rows; ++r) {
+    const C* row = scratch.read(x + r * step);
+    for (int64_t k = 0; k < width; ++k) out[k] += row[k];
+  }
 }
 
 }  // namespace
@@ -42,20 +52,24 @@ void sum(const T* x, Compute<T>* out, int64_t outer, int64_t n, int64_t inner) {
     std::fill_n(out, outer * inner, C(0));
     return;
   }
-  const int64_t rows = std::clamp<int64_t>(part_elements / inner, 1, n);
+  const int64_t rows = std::min(n, std::max(part_elements / inner, least_rows));
   const int64_t parts = (n + rows - 1) / rows;
+  const int64_t width = inner > part_elements ? columns_of_part : inner,
+                pieces = (inner + width - 1) / width;
   const HostBlock block(parts == 1 ? 0 : static_cast<size_t>(outer * parts * inner) * sizeof(C));
   C* const partial = parts == 1 ? out : block.as<C>();
   parallel_for(
-      0, outer * parts, 1,
+      0, outer * parts * pieces, 1,
       [&](int64_t lo, int64_t hi) {
         for (int64_t index = lo; index < hi; ++index) {
-          const int64_t o = parts == 1 ? index : index / parts;
-          const int64_t p = (index - o * parts) * rows;
-          sum_part(x + (o * n + p) * inner, partial + index * inner, std::min(rows, n - p), inner);
+          const int64_t part = pieces == 1 ? index : index / pieces;
+          const int64_t o = parts == 1 ? part : part / parts, p = (part - o * parts) * rows;
+          const int64_t column = (index - part * pieces) * width;
+          sum_part(x + (o * n + p) * inner + column, partial + part * inner + column,
+                   std::min(rows, n - p), std::min(width, inner - column), inner);
         }
       },
-      element_us * static_cast<double>(rows * inner));
+      element_us * static_cast<double>(rows * width));
   if (parts > 1) sum(static_cast<const C*>(partial), out, outer, parts, inner);
 }
 

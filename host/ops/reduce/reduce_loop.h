@@ -148,6 +148,14 @@ inline std::optional<FoldedBlock> folded_block(const Tensor& in, uint64_t mask) 
   return block;
 }
 
+/// The last of `mask`'s dimensions that are neighbours.
+inline uint64_t last_neighbours(uint64_t mask, int64_t ndim) {
+  uint64_t out = 0;
+  for (int64_t d = ndim - 1; d >= 0 && (out == 0 || mask >> d & 1); --d)
+    out |= mask & uint64_t{1} << d;
+  return out;
+}
+
 /// `run_reduction` of an operation on elements of type T.
 template <class T, class Op>
 void reduce(const Tensor& in, const Tensor& out, uint64_t mask, const Op& op) {

@@ -119,19 +119,15 @@ bool sum_block(Tensor& out, const Tensor& in, uint64_t mask, double divisor) {
   return true;
 }
 
-// The last of `mask`'s dimensions that are neighbours.
-uint64_t last_neighbours(uint64_t mask, int64_t ndim) {
-  uint64_t out = 0;
-  for (int64_t d = ndim - 1; d >= 0 && (out == 0 || mask >> d & 1); --d)
-    out |= mask & uint64_t{1} << d;
-  return out;
-}
-
 // The same over dimensions that are no neighbours, as of a bias: one group of them after another.
+// What lies otherwise in memory, as an expanded gradient, is copied unless that takes much memory.
 bool sum_blocks(Tensor& out, const Tensor& in, uint64_t mask, double divisor) {
+  constexpr int64_t much = 1 << 24;
   if (sum_block(out, in, mask, divisor)) return true;
   bool is_wide = in.dtype() == Dtype::f32 || in.dtype() == Dtype::f64;
-  if (!is_wide || in.dtype() != out.dtype() || !in.is_contiguous()) return false;
+  if (!is_wide || in.dtype() != out.dtype()) return false;
+  if (!in.is_contiguous())
+    return numel_of(in) <= much && sum_blocks(out, contiguous_of(in), mask, divisor);
   uint64_t last = last_neighbours(mask, in.dim());
   Tensor sums = make_tensor(reduced_meta(in, last, true, in.dtype()));
   return sum_block(sums, in, last, 1) && sum_blocks(out, sums, mask & ~last, divisor);

@@ -110,6 +110,20 @@ TEST(Folds, OfNeighboursAreThoseOfElementsApart) {
   EXPECT_TRUE(equal(full({20}, 3, Dtype::i64).prod(), tensor(int64_t{3486784401})));
 }
 
+// As the gradient of a bias for 50,000 words: rows as wide as a part of a sum, and wider.
+TEST(Folds, SumsOfWideRows) {
+  manual_seed(6);
+  for (auto [n, width] :
+       {std::pair<int64_t, int64_t>{64, 40000}, {3, 70000}, {200, 20000}, {33, 32768}})
+    for (Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
+      Tensor x = randint(-4, 5, {2, n, width}).to(dtype);  // sums are exact
+      Tensor whole = x.to(Dtype::i64);
+      EXPECT_TRUE(equal(x.sum(1), whole.sum(1).to(dtype))) << n << " x " << width << " " << dtype;
+      EXPECT_TRUE(equal(x.select(0, 1).sum(0), whole.select(0, 1).sum(0).to(dtype)));
+      EXPECT_TRUE(equal(x.sum({0, 2}), whole.sum({0, 2}).to(dtype)));
+    }
+}
+
 TEST(Folds, LogSumExpOfLargeInputsKeepsInfinities) {
   Tensor x = full({4, 512}, -inf);
   x.select(0, 1).fill_(1000.0);
