@@ -1,7 +1,6 @@
 // The table of a call's numbers.
 #include "reals.h"
 
-#include "call_numbers.h"
 #include "program.h"
 
 #include <bit>

@@ -9,6 +9,8 @@
 
 #include "indices.h"
 
+#include <functional>
+
 namespace loopir {
 
 struct Program;
@@ -37,5 +39,11 @@ struct Real {
 /// blocks of draws from the host's generator.
 std::span<const int64_t> table_of(const Program& program, std::span<const int64_t> symbols,
                                   std::vector<int64_t>& memory);
+
+/// Takes that many blocks from a generator: its seed, and the first of them.
+using TakeBlocks = std::function<void(uint64_t blocks, uint64_t* seed, uint64_t* first)>;
+/// The same, with the blocks that `take` takes.
+std::span<const int64_t> table_of(const Program& program, std::span<const int64_t> symbols,
+                                  std::vector<int64_t>& memory, const TakeBlocks& take);
 
 }  // namespace loopir

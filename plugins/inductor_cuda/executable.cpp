@@ -3,7 +3,7 @@
 
 #include "executable_call.h"
 
-#include <loopir/call_numbers.h>
+#include <loopir/reals.h>
 
 #include <algorithm>
 #include <cstring>
