@@ -59,8 +59,7 @@ class NestMaker {
         if (s.position != none) out.push_back({s.position, 0});
         add_indices(s, out);
       }
-      for (size_t i = before; i < out.size(); ++i)
-        out[i].share = turns(stage, out[i].index) / most;
+      for (size_t i = before; i < out.size(); ++i) out[i].share = turns(stage, out[i].index) / most;
     }
     return out;
   }

@@ -9,6 +9,7 @@
 #include "ops/pointwise.h"
 
 #include "core/kernels/pointwise_loop.h"
+#include "core/scalar/simple_powers.h"
 #include "ops/complex_forms.h"
 #include "ops/promotion.h"
 #include "ops/shapes.h"
@@ -17,8 +18,6 @@
 #include <tenon/ops/pointwise.h>
 #include <tenon/ops/reduce.h>
 
-#include <algorithm>
-#include <bit>
 #include <mutex>
 
 namespace tenon {
@@ -65,32 +64,6 @@ uint32_t divisors_of(const ScalarProgram& program) {
     if (divides && step.b < program.n_inputs) inputs |= 1u << step.b;
   }
   return inputs;
-}
-
-// The input that exponents are made of, such as b of b - 1, where there is one: 1 << i, else 0.
-uint32_t exponent_of(const ScalarProgram& program) {
-  std::vector<uint32_t> made_of;  // by value: bits of inputs
-  for (uint32_t i = 0; i < program.n_inputs; ++i) made_of.push_back(1u << i);
-  uint32_t inputs = 0;
-  for (const ScalarInstr& step : program.instr) {
-    const uint32_t operands[] = {step.a, step.b, step.c};
-    int n = step.op() == ScalarCode::constant ? 0 : info_of(step.op()).operands;
-    uint32_t bits = 0;
-    for (int k = 0; k < n; ++k) bits |= made_of[operands[k]];
-    if (step.op() == ScalarCode::pow) inputs |= made_of[step.b];
-    made_of.push_back(bits);
-  }
-  return std::has_single_bit(inputs) ? inputs : 0;
-}
-
-// Exponents whose powers are products, roots and quotients, as in PyTorch; Recorder has the rules.
-constexpr double simple_powers[] = {2, 3, 0.5, -0.5, -1, -2};
-
-uint8_t simple_power(double exponent) {
-  auto found = std::ranges::find(simple_powers, exponent);
-  return found == std::end(simple_powers)
-             ? uint8_t{0}
-             : static_cast<uint8_t>(1 + (found - std::begin(simple_powers)));
 }
 
 [[gnu::noinline]] PointwiseState& make_state(const OpEntry& op, ScalarProgram* given = nullptr) {

@@ -292,8 +292,7 @@ uint32_t Recorder::simplify_pow(uint32_t a, uint32_t b) {
   if (is_literal(b, -0.5)) return emit(ScalarCode::rsqrt, a);
   ScalarLiteral one = ScalarLiteral::of(int64_t{1});
   if (is_literal(b, -1.0)) return emit(ScalarCode::div, literal(one), a);
-  if (is_literal(b, -2.0))
-    return emit(ScalarCode::div, literal(one), emit(ScalarCode::mul, a, a));
+  if (is_literal(b, -2.0)) return emit(ScalarCode::div, literal(one), emit(ScalarCode::mul, a, a));
   return no_value;
 }
 
