@@ -21,8 +21,9 @@ void sum_part(const T* x, Compute<T>* out, int64_t rows, int64_t width, int64_t 
   constexpr int64_t few = 8;  // elements, for which a vector is not worth its call
   if constexpr (std::is_same_v<T, C>)
     if (step == 1 && rows <= few) {
-      *out = x[0];
-      for (int64_t i = 1; i < rows; ++i) *out += x[i];
+      auto at = [&](int64_t i) { return i < rows ? x[i] : C(0); };
+      // In the order in which lanes of a vector are joined.
+      *out = ((at(0) + at(4)) + (at(2) + at(6))) + ((at(1) + at(5)) + (at(3) + at(7)));
       return;
     }
   const auto& level = row_level<C>();
