@@ -8,7 +8,7 @@
 //   parts. n is held between -126 and 127, so that 2^n is a normal number; what is beyond stays in
 //   r, whose 2^r becomes 0, infinite, or a subnormal number that is rounded once. NaN passes
 //   through r. The other functions are those of vector_math_float.cpp over these.
-// Error: exp 2 ulp, sigmoid 3, tanh 3, erf 3; Gpu.FastFunctionsOfAllSizes asserts them.
+// Error: at most 4 ulp each, which Gpu.FastFunctionsOfAllSizes asserts on a GPU.
 // Reference: PTX ISA, ex2 and rcp, for the errors of the instructions.
 #include "vector_math_formulas.h"
 

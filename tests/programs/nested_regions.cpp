@@ -19,6 +19,12 @@ std::vector<Layer> layers_of(int n, bool with_gradients = false) {
   }
   return layers;
 }
+void log_and_drop_gradients(Run& run, std::vector<Layer>& layers) {
+  for (Layer& l : layers) {
+    run.log(l.w.grad(), l.b.grad());
+    l.w.set_grad({}), l.b.set_grad({});
+  }
+}
 constexpr auto forward = [](const Layer& l, const Tensor& x) {
   return (x.matmul(l.w) + l.b).relu();
 };
@@ -117,10 +123,7 @@ TENON_PROGRAM(RegionsInWholeSteps, 12) {
         {.fullgraph = fullgraph});
     for (int i = 0; i < 3; ++i) {
       run.log(step(full({2, 2}, 0.125 * (i + 1))));
-      for (Layer& l : layers) {
-        run.log(l.w.grad(), l.b.grad());
-        l.w.set_grad({}), l.b.set_grad({});
-      }
+      log_and_drop_gradients(run, layers);
     }
   }
 }
@@ -219,10 +222,7 @@ TENON_PROGRAM(RegionsInCheckpoints, 8) {
   });
   for (int i = 0; i < 3; ++i) {
     f(full({2, 2}, 0.5 * (i + 1))).backward();
-    for (Layer& l : layers) {
-      run.log(l.w.grad(), l.b.grad());
-      l.w.set_grad({}), l.b.set_grad({});
-    }
+    log_and_drop_gradients(run, layers);
   }
 }
 
