@@ -54,8 +54,9 @@ bool begins_at_base(const Alias& viewed, const Base& base) {
          });
 }
 
-// Where the arguments name values; a list may have holes.
-std::vector<ViewStep::Place> places_of_tensors(const Node& node) {
+// Where the arguments name values; a list may have holes. Elements of a list may share memory:
+// result k shows element k, so that one comes first.
+std::vector<ViewStep::Place> places_of_tensors(const Node& node, uint32_t result) {
   std::vector<ViewStep::Place> places;
   for (uint32_t i = 0; i < node.args.size(); ++i) {
     const Value& a = node.args[i];
@@ -63,6 +64,8 @@ std::vector<ViewStep::Place> places_of_tensors(const Node& node) {
     for (uint32_t k = 0; a.tag == Tag::refs && k < a.count; ++k)
       if (a.as<ValueId>()[k] != no_value) places.push_back({i, static_cast<int32_t>(k)});
   }
+  auto own = [&](ViewStep::Place p) { return p.element == static_cast<int32_t>(result); };
+  std::ranges::stable_partition(places, own);
   return places;
 }
 
@@ -271,7 +274,7 @@ void FunctionalValues::give_memory(ValueId self, ValueId seen, Tensor content) {
 void FunctionalValues::add_result(const Node& node, const OpEntry& op, ValueId id, uint32_t index,
                                   Tensor value) {
   bool shares = false;
-  for (ViewStep::Place place : places_of_tensors(node)) {
+  for (ViewStep::Place place : places_of_tensors(node, index)) {
     const Value& a = node.args[place.arg];
     auto argument = place.element < 0 ? static_cast<ValueId>(a.payload)
                                       : a.as<ValueId>()[static_cast<size_t>(place.element)];

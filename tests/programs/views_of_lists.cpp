@@ -54,6 +54,18 @@ TENON_PROGRAM(OneOfSeveralElementsIsWritten, 4) {
   for (int i = 0; i < 3; ++i) run.log(f(square(i)));
 }
 
+TENON_PROGRAM(OneTensorIsSeveralElements, 4) {
+  auto f = run.compile([](const Tensor& x) {
+    Tensor y = x * 1.0;
+    std::vector<Tensor> same = broadcast_tensors({y, y});
+    same[1].add_(1.0);
+    std::vector<Tensor> turned = broadcast_tensors({y, y.t()});
+    turned[1].select(0, 0).mul_(3.0);
+    return std::vector<Tensor>{y, same[0], same[1], turned[0], turned[1]};
+  });
+  for (int i = 0; i < 3; ++i) run.log(f(square(i)));
+}
+
 TENON_PROGRAM(AGridOfOneIsWritten, 4) {
   auto f = run.compile([](const Tensor& x) {
     Tensor y = x * 1.0;
