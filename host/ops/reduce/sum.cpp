@@ -3,6 +3,7 @@
 #include "ops/complex_forms.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
+#include "ops/shape_check.h"
 #include "ops/symbols_match.h"
 #include "ops/vjp_rules.h"
 
@@ -261,6 +262,7 @@ TensorMeta truth_meta(const Tensor& self, uint64_t mask, bool keepdim) {
 
 template <template <class, class> class Op, class Out>
 void fold_truth(Tensor& out, const Tensor& self, uint64_t mask, const char* name) {
+  if (is_complex(self.dtype())) return fold_truth<Op, Out>(out, ne(self, 0), mask, name);
   dispatch_dtype(self.dtype(), name,
                  [&]<class T>() { reduce<T>(self, out, mask, Op<T, Out>{data_of<Out>(out)}); });
 }
@@ -292,6 +294,10 @@ constexpr auto truth_dims_meta = [](const Tensor& self, OptIntList dims, bool ke
 };
 
 constexpr OpTags reduction = OpTags::reduction;
+
+Tensor is_zero(const Tensor& self) {
+  return is_complex(self.dtype()) ? eq(self, 0) : logical_not(self);
+}
 
 Tensor as_truth(const Tensor& value, const Tensor& self) {
   return self.dtype() == Dtype::u8 ? to(value, Dtype::u8) : value;
@@ -326,7 +332,11 @@ static constexpr OpDef rows[] = {
     {.schema = "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? "
                "dtype=None) -> Tensor",
      .tags = reduction,
-     .meta = sum_meta,
+     .meta =
+         [](const Tensor& self, OptIntList dims, bool keepdim, Type dtype) {
+           require_real("nansum", self.dtype());
+           return sum_meta(self, dims, keepdim, dtype);
+         },
      .eager = nansum_kernel,
      .decomp =
          [](const Tensor& self, OptIntList dim, bool keepdim, std::optional<Dtype> dtype) {
@@ -441,8 +451,7 @@ static constexpr OpDef rows[] = {
      .tags = reduction,
      .meta = truth_all_meta,
      .eager = truth_all<All>,
-     .decomp =
-         [](const Tensor& self) { return as_truth(logical_not(any(logical_not(self))), self); },
+     .decomp = [](const Tensor& self) { return as_truth(logical_not(any(is_zero(self))), self); },
      .vjp = nondiff},
     {.schema = "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
      .tags = reduction,
@@ -450,7 +459,7 @@ static constexpr OpDef rows[] = {
      .eager = truth_dim<All>,
      .decomp =
          [](const Tensor& self, int64_t dim, bool keepdim) {
-           return as_truth(logical_not(any(logical_not(self), dim, keepdim)), self);
+           return as_truth(logical_not(any(is_zero(self), dim, keepdim)), self);
          },
      .vjp = nondiff},
     {.schema = "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
@@ -459,7 +468,7 @@ static constexpr OpDef rows[] = {
      .eager = truth_dims<All>,
      .decomp =
          [](const Tensor& self, OptIntList dim, bool keepdim) {
-           return as_truth(logical_not(any(logical_not(self), dim, keepdim)), self);
+           return as_truth(logical_not(any(is_zero(self), dim, keepdim)), self);
          },
      .vjp = nondiff},
     {.schema = "count_nonzero(Tensor self, int? dim=None) -> Tensor",
