@@ -6,12 +6,13 @@
 // by the rule of the same authors.
 #include "core/kernels/normalize.h"
 
+#include "core/kernels/normalize_columns.h"
+
 #include "core/threads/thread_pool.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <vector>
 
 namespace tenon::kernels {
 namespace {
@@ -54,61 +55,14 @@ class Widened {
   const Compute<T>* values_ = nullptr;
 };
 
-// Channels that lie side by side, as inputs of two dimensions and of channels_last order have them:
-// rows of channels, in parts that stay in the first cache. `body(first channel, n)`.
-template <class F>
-void for_each_part_of_channels(int64_t batch, int64_t channels, const F& body) {
-  constexpr int64_t part = 512;
-  parallel_for(
-      0, (channels + part - 1) / part, 1,
-      [&](int64_t lo, int64_t hi) {
-        for (int64_t i = lo; i < hi; ++i) body(i * part, std::min(part, channels - i * part));
-      },
-      element_us * static_cast<double>(batch * part));
-}
-
-// Sums in C over 32 rows at a time, which are summed in double: `add(row, sums)` adds row number
-// `row` to n sums.
-template <class C, class F>
-void sum_rows_in_parts(int64_t batch, int64_t n, double* totals, const F& add) {
-  constexpr int64_t rows = 32;
-  std::vector<C> sums(static_cast<size_t>(n));
-  std::fill_n(totals, n, 0.0);
-  for (int64_t b = 0; b < batch; b += rows) {
-    std::fill(sums.begin(), sums.end(), C(0));
-    for (int64_t r = b; r < std::min(batch, b + rows); ++r) add(r, sums.data());
-    for (int64_t i = 0; i < n; ++i) totals[i] += sums[static_cast<size_t>(i)];
-  }
-}
-
-// As for a row: the mean first, then the differences from it and their squares.
 template <class T>
-void moments_of_columns(const T* x, Compute<T>* mean, Compute<T>* m2, int64_t batch,
-                        int64_t channels, int64_t n) {
-  using C = Compute<T>;
-  const RowScratch<T> scratch(n);
-  std::vector<double> totals(static_cast<size_t>(2 * n));
-  const auto count = static_cast<double>(batch);
-  sum_rows_in_parts<C>(batch, n, totals.data(), [&](int64_t r, C* sums) {
-    const C* row = scratch.read(x + r * channels);
-    for (int64_t i = 0; i < n; ++i) sums[i] += row[i];
-  });
-  std::vector<C> center(static_cast<size_t>(n));
-  for (size_t i = 0; i < center.size(); ++i) center[i] = static_cast<C>(totals[i] / count);
-  sum_rows_in_parts<C>(batch, 2 * n, totals.data(), [&](int64_t r, C* sums) {
-    const C* row = scratch.read(x + r * channels);
-    for (int64_t i = 0; i < n; ++i) {
-      const C off = row[i] - center[static_cast<size_t>(i)];
-      sums[i] += off;
-      sums[n + i] += off * off;
-    }
-  });
-  for (int64_t i = 0; i < n; ++i) {
-    const double off = totals[static_cast<size_t>(i)];
-    const double corrected = totals[static_cast<size_t>(n + i)] - off * (off / count);
-    mean[i] = static_cast<C>(center[static_cast<size_t>(i)] + off / count);
-    m2[i] = static_cast<C>(corrected < 0 ? 0.0 : corrected);  // NaN stays
-  }
+columns::Rows rows_of(const T* x, int64_t width) {
+  if constexpr (std::is_same_v<T, Half>)
+    return {x, width * int64_t{sizeof(T)}, kernel_table().from_f16, kernel_table().to_f16};
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    return {x, width * int64_t{sizeof(T)}, kernel_table().from_bf16, kernel_table().to_bf16};
+  else
+    return {x, width * int64_t{sizeof(T)}, nullptr, nullptr};
 }
 
 }  // namespace
@@ -188,10 +142,7 @@ template <class T>
 void channel_moments(const T* x, Compute<T>* mean, Compute<T>* m2, int64_t batch, int64_t channels,
                      int64_t inner) {
   using C = Compute<T>;
-  if (inner == 1)
-    return for_each_part_of_channels(batch, channels, [&](int64_t c, int64_t n) {
-      moments_of_columns(x + c, mean + c, m2 + c, batch, channels, n);
-    });
+  if (inner == 1) return columns::moments<C>(rows_of(x, channels), mean, m2, batch, channels);
   const auto& level = row_level<C>();
   parallel_for(
       0, channels, 1,
@@ -213,31 +164,11 @@ void channel_moments(const T* x, Compute<T>* mean, Compute<T>* m2, int64_t batch
 }
 
 template <class T>
-static void scale_columns(const T* x, T* y, int64_t batch, int64_t channels,
-                          const Compute<T>* center, const Compute<T>* scale,
-                          const Compute<T>* shift) {
-  using C = Compute<T>;
-  const std::vector<C> none(center && shift ? 0 : static_cast<size_t>(channels), C(0));
-  const C *from = center ? center : none.data(), *to = shift ? shift : none.data();
-  parallel_for(
-      0, batch, 1,
-      [&](int64_t lo, int64_t hi) {
-        const RowScratch<T> scratch(channels);
-        for (int64_t r = lo; r < hi; ++r) {
-          const C* row = scratch.read(x + r * channels);
-          C* out = scratch.target(y + r * channels);
-          for (int64_t i = 0; i < channels; ++i) out[i] = (row[i] - from[i]) * scale[i] + to[i];
-          scratch.finish(y + r * channels);
-        }
-      },
-      element_us * static_cast<double>(channels));
-}
-
-template <class T>
 void scale_channels(const T* x, T* y, int64_t batch, int64_t channels, int64_t inner,
                     const Compute<T>* center, const Compute<T>* scale, const Compute<T>* shift) {
   using C = Compute<T>;
-  if (inner == 1) return scale_columns(x, y, batch, channels, center, scale, shift);
+  if (inner == 1)
+    return columns::scale<C>(rows_of(x, channels), y, batch, channels, center, scale, shift);
   const auto& level = row_level<C>();
   parallel_for(
       0, batch * channels, 1,
@@ -257,19 +188,7 @@ void scale_channels(const T* x, T* y, int64_t batch, int64_t channels, int64_t i
 template <class C>
 void channel_gradient_sums(const C* g, const C* x, const C* center, double* of_g, double* of_gx,
                            int64_t batch, int64_t channels, int64_t inner) {
-  if (inner == 1)
-    return for_each_part_of_channels(batch, channels, [&](int64_t c, int64_t n) {
-      std::vector<double> totals(static_cast<size_t>(2 * n));
-      sum_rows_in_parts<C>(batch, 2 * n, totals.data(), [&](int64_t r, C* sums) {
-        const C *gs = g + r * channels + c, *xs = x + r * channels + c;
-        for (int64_t i = 0; i < n; ++i) {
-          sums[i] += gs[i];
-          sums[n + i] += gs[i] * (xs[i] - center[c + i]);
-        }
-      });
-      std::copy_n(totals.begin(), n, of_g + c);
-      std::copy_n(totals.begin() + n, n, of_gx + c);
-    });
+  if (inner == 1) return columns::gradient_sums(g, x, center, of_g, of_gx, batch, channels);
   constexpr int64_t lanes = 16;
   auto sum_channel = [&](int64_t c) {
     of_g[c] = of_gx[c] = 0;
@@ -303,19 +222,7 @@ void channel_gradient_sums(const C* g, const C* x, const C* center, double* of_g
 template <class C>
 void combine_channels(const C* g, const C* x, C* y, int64_t batch, int64_t channels, int64_t inner,
                       const C* center, const C* a, const C* b, const C* d) {
-  if (inner == 1) {
-    auto combine_row = [&](const C* gs, const C* xs, C* to) {
-      for (int64_t i = 0; i < channels; ++i)
-        to[i] = gs[i] * a[i] + (xs[i] - center[i]) * b[i] + d[i];
-    };
-    return parallel_for(
-        0, batch, 1,
-        [&](int64_t lo, int64_t hi) {
-          for (int64_t r = lo * channels; r < hi * channels; r += channels)
-            combine_row(g + r, x + r, y + r);
-        },
-        element_us * static_cast<double>(channels));
-  }
+  if (inner == 1) return columns::combine(g, x, y, batch, channels, center, a, b, d);
   parallel_for(
       0, batch * channels, 1,
       [&](int64_t lo, int64_t hi) {

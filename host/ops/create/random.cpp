@@ -61,10 +61,7 @@ void fill_dense(const Tensor& t, const char* op, const F& fill) {
 template <class V>
 void store_values(const Tensor& to, int64_t first, const V* values, int64_t n) {
   char* at = data_of<char>(to) + first * itemsize(to.dtype());
-  BlockType from = std::is_same_v<V, int64_t> ? BlockType::i64
-                   : std::is_same_v<V, float> ? BlockType::f32
-                                              : BlockType::f64;
-  BlockType type = block_type(to.dtype());
+  BlockType from = block_type(dtype_of<V>), type = block_type(to.dtype());
   if (from == type)
     std::memcpy(at, values, static_cast<size_t>(n) * sizeof(V));
   else
@@ -187,10 +184,7 @@ void shuffle_into(const Tensor& t) {
     auto other = static_cast<size_t>(draws[place] * static_cast<double>(i + 1));
     std::swap(order[static_cast<size_t>(i)], order[other]);
   }
-  dispatch_dtype(t.dtype(), "randperm", [&]<class T>() {
-    for (size_t i = 0; i < order.size(); ++i)
-      data_of<T>(t)[i] = static_cast<T>(static_cast<int64_t>(order[i]));
-  });
+  store_values(t, 0, order.data(), n);
 }
 
 void fill_permutation(const Tensor& t) {
