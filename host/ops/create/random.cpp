@@ -32,9 +32,11 @@ constexpr OpTags random_write = OpTags::random;
 
 constexpr int64_t chunk = 1024;  // numbers that are made together; they stay in the first cache
 
-// `body(index, values, count)` for chunks of n numbers that `make`, one of the block kernels, draws.
-template <class F>
-void for_each_chunk(int64_t n, RandomFn make, const F& body) {
+// Takes numbers [first, first + n).
+using TakeFn = FunctionRef<void(int64_t first, const double* values, int64_t n, const RngState&)>;
+
+// `body` for chunks of n numbers that `make`, one of the block kernels, draws.
+void for_each_chunk(int64_t n, RandomFn make, TakeFn body) {
   int64_t quads = (n + 3) / 4, chunks = (n + chunk - 1) / chunk;
   RngState state = reserve_random(static_cast<uint64_t>(2 * quads));
   parallel_for(0, chunks, 16, [&](int64_t lo, int64_t hi) {
@@ -42,14 +44,13 @@ void for_each_chunk(int64_t n, RandomFn make, const F& body) {
     for (int64_t c = lo; c < hi; ++c) {
       int64_t first = c * chunk, count = std::min(chunk, n - first);
       make(values, state.seed, state.offset + static_cast<uint64_t>(first / 2), (count + 3) / 4);
-      body(first, std::as_const(values), count, state);
+      body(first, values, count, state);
     }
   });
 }
 
 // Calls `fill(to)` with a row-major tensor of t's shape, which becomes the content of t.
-template <class F>
-void fill_dense(const Tensor& t, const char* op, const F& fill) {
+void fill_dense(const Tensor& t, const char* op, FunctionRef<void(const Tensor& to)> fill) {
   require(is_computing(t.dtype()), ErrorCode::unsupported,
           "{} does not compute on dtype {}; cast the input to a real dtype", op, t.dtype());
   Tensor dense = t.is_contiguous() ? t : make_tensor(contiguous_meta(t.sizes(), t.dtype()));
