@@ -46,6 +46,16 @@ struct Sum {
     if (is_float_type<T> && skips_nan && is_nan(x)) return;
     s = plus(s, static_cast<State>(x));
   }
+  void fold(State& s, const T* x, int64_t n, int64_t index) const {
+    if constexpr (!is_float_type<T>) {
+      s = fold_integers(ScalarCode::add, s, x, n, plus<State>);
+    } else if (skips_nan) {
+      auto add = [](State& part, T v) { part += is_nan(v) ? 0.0 : static_cast<double>(v); };
+      s += fold_in_parts(0.0, x, n, add, plus<State>);
+    } else {
+      for (int64_t i = 0; i < n; ++i) step(s, x[i], index + i);
+    }
+  }
   State join(State a, State b) const { return plus(a, b); }
   void store(int64_t at, State s, int64_t) const { out[at] = static_cast<Out>(s); }
 };
@@ -83,8 +93,14 @@ struct Product {
   State start() const { return 1; }
   void step(State& s, T x, int64_t) const { s = times(s, static_cast<State>(x)); }
   void fold(State& s, const T* x, int64_t n, int64_t) const {
-    auto step = [](State& part, T value) { part = times(part, static_cast<State>(value)); };
-    s = times(s, fold_in_parts(State(1), x, n, step, times<State>));
+    if constexpr (std::is_floating_point_v<T>) {
+      s *= kernels::row_level<T>().fold_wide(kernels::WideFold::product, x, n);
+    } else if constexpr (!is_float_type<T>) {
+      s = fold_integers(ScalarCode::mul, s, x, n, times<State>);
+    } else {
+      auto step = [](State& part, T value) { part = times(part, static_cast<State>(value)); };
+      s = times(s, fold_in_parts(State(1), x, n, step, times<State>));
+    }
   }
   State join(State a, State b) const { return times(a, b); }
   void store(int64_t at, State s, int64_t) const { out[at] = static_cast<Out>(s); }
