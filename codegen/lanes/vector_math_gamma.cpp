@@ -2,7 +2,7 @@
 //
 // Problem: series and recurrences of as many steps as the argument asks for do not suit lanes.
 // Method, without branches:
-//   lgamma: below 3, (u - 1) (u - 2) p(u) for u in [1, 2], which keeps the zeros exact, and one
+//   lgamma, with logarithms of doubles, as it has zeros below 0: below 3, (u - 1) (u - 2) p(u) for u in [1, 2], which keeps the zeros exact, and one
 //     logarithm; above, Stirling's series of x + 5 and the logarithm of the five factors between.
 //   digamma: its asymptotic series at x + 6 less the six reciprocals between, as one quotient.
 //   Both are reflected from negative arguments, where the sine and cosine of pi r count, r being
@@ -40,9 +40,9 @@ constexpr double erfinv_middle[] = {
     0x1.c9bba8f339f32p-13, -0x1.4f46a0da98c92p-18, -0x1.cbdd9c4cb7373p-19, 0x1.00fe9cd1418bbp-21,
     0x1.1b87cb49df7c4p-26, -0x1.75351001f6a5ap-27, 0x1.dd41c8690491bp-32,  0x1.0f810cd459d8fp-33};
 constexpr double erfinv_tail[] = {
-    0x1.6a9efbe83cdb0p+1,   0x1.006dc45c82649p+0,  0x1.357e561e89c9ep-7,  -0x1.f477093eeb5c5p-8,
-    0x1.74d935ec8fd88p-8,   -0x1.d7fa2a504004ep-9, 0x1.83e540579fc2fp-10, -0x1.a7478fbe2ad66p-15,
-    -0x1.405dc1a57c14ap-12, 0x1.d3d3a3a0d8999p-14};
+    0x1.6a9efbd91213dp+1,   0x1.006dca149122cp+0,  0x1.3581fec979569p-7,   -0x1.f4e5aa1ba8730p-8,
+    0x1.74a61f48def19p-8,   -0x1.d34a088f728efp-9, 0x1.8459d9f441d53p-10,  -0x1.07c8290e3c17ap-13,
+    -0x1.2e2978703ae2ap-12, 0x1.628ee605b7e08p-13, -0x1.8474fe3ea30dep-16, -0x1.52c072fb67f3ep-18};
 
 /// sin(pi r) and cos(pi r) for the distance r of x from the nearest integer.
 struct Circle {
@@ -62,11 +62,10 @@ Lanes lgamma_positive(Lanes d) {
   Lanes few = at_most(d, 1e50), y = d + 5.0, z = 1.0 / (y * y);
   Lanes factors = few * (few + 1.0) * ((few + 2.0) * (few + 3.0)) * (few + 4.0);
   Lanes one = d.number(1.0);
-  Lanes between =
-      log_positive(select(is_near, select(is_below, d, select(is_above, u, one)), factors));
+  Lanes between = log_f64(select(is_near, select(is_below, d, select(is_above, u, one)), factors));
   Lanes near = fma((u - 1.0) * (u - 2.0), polynomial(u - 1.5, lgamma_terms),
                    select(is_below, -between, between));
-  Lanes far = (y - 0.5) * log_positive(y) - y + 0.91893853320467274178 +
+  Lanes far = (y - 0.5) * log_f64(y) - y + 0.91893853320467274178 +
               polynomial(z, stirling_terms) / y - between;
   return select(is_near, near, far);
 }
@@ -90,8 +89,7 @@ Lanes lgamma_f32(Lanes x) {
   Lanes value = lgamma_positive(select(is_negative, 1.0 - d, d));
   Lanes sine = abs(circle_of(d).sine);
   // At 0 and below, integers have poles.
-  Lanes log_sine = select(sine == 0.0, d.number(-infinity), log_positive(sine));
-  Lanes reflected = 1.1447298858494001741 - log_sine - value;
+  Lanes reflected = 1.1447298858494001741 - log_f64(sine) - value;
   Lanes result = narrowed(select(is_negative, reflected, value));
   return select(abs(x) == infinity, x.number(infinity), result);
 }
