@@ -1,6 +1,6 @@
 // What each copy of the compute kernels exports: one table per CPU level, of plain functions.
 //
-// Drivers (gemm.cpp, conv.cpp, softmax.cpp, normalize.cpp, sum.cpp) split the work, own the scratch
+// Drivers (gemm.cpp, conv.cpp, rows/*.cpp) split the work, own the scratch
 // and the threads; the functions here are the inner loops. They use no threads and no memory but
 // their arguments and the stack. Pointers need only the alignment of their type.
 #pragma once

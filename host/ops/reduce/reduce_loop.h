@@ -197,4 +197,12 @@ inline Dtype sum_dtype(const Tensor& self, std::optional<Dtype> dtype) {
   return is_integral(self.dtype()) || self.dtype() == Dtype::bool_ ? Dtype::i64 : self.dtype();
 }
 
+inline TensorMeta mean_meta(const Tensor& self, uint64_t mask, bool keepdim,
+                            std::optional<Dtype> dtype) {
+  Dtype result = dtype.value_or(self.dtype());
+  require(is_floating(result) || is_complex(result),
+          "mean: a floating dtype is expected, found {}; pass dtype or cast the input", result);
+  return reduced_meta(self, mask, keepdim, result);
+}
+
 }  // namespace tenon::ops

@@ -2,8 +2,8 @@
 //
 // Problem: the dimension may lie anywhere; rows must neither overflow nor lose small terms.
 // Method: the input is taken row-major as (outer, dim, inner); each (outer, inner) pair is one row
-//   with elements `inner` apart. The forward forms are vector kernels, see core/kernels/softmax.h.
-#include "core/kernels/softmax.h"
+//   with elements `inner` apart. The forward forms are vector kernels, see core/kernels/rows/softmax.h.
+#include "core/kernels/rows/softmax.h"
 #include "core/kernels/level_table.h"
 #include "core/kernels/pointwise_loop.h"
 #include "core/threads/thread_pool.h"

@@ -4,7 +4,7 @@
 //   instead, a part of the channels that stays in the first cache at a time; sums run in C over 32
 //   rows and in double beyond. Moments take two passes, as those of a row do (normalize.cpp).
 // Cost: memory-bound for batches of some rows.
-#include "core/kernels/normalize_columns.h"
+#include "core/kernels/rows/normalize_columns.h"
 
 #include "core/threads/thread_pool.h"
 

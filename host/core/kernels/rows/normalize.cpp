@@ -4,9 +4,9 @@
 // the sum of the plain differences as a correction (T. Chan, G. Golub, R. LeVeque, "Algorithms for
 // computing the sample variance", 1983). Moments of the segments of a channel are merged in double
 // by the rule of the same authors.
-#include "core/kernels/normalize.h"
+#include "core/kernels/rows/normalize.h"
 
-#include "core/kernels/normalize_columns.h"
+#include "core/kernels/rows/normalize_columns.h"
 
 #include "core/threads/thread_pool.h"
 
