@@ -226,6 +226,14 @@ TEST_F(Gpu, CompiledFunctions) {
                (gelu(layer_norm(x, {64}, w, b) + b) * x).softmax(-1), "compiled");
 }
 
+// Its gradient is one element, repeated: what compiled code reads is laid out there.
+TEST_F(Gpu, TheGradientOfASumOfCompiledResults) {
+  Tensor x = randn({4, 16, 8, 8}), there = on_gpu(x).requires_grad_();
+  compile([](const Tensor& t) { return t.tanh(); })(there).sum().backward();
+  expect_close(there.grad(), 1 - x.tanh().square(), "gradient");
+  EXPECT_EQ(there.detach().new_empty_strided({2, 3}, {3, 1}).device(), gpu);
+}
+
 TEST_F(Gpu, ATrainingStep) {
   auto loss_after = [](Device device) {
     manual_seed(3);
