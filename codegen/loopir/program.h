@@ -267,6 +267,7 @@ struct LoweringOptions {
   bool rounds_narrow = false;      // bf16 and f16 after each op
   bool optimizes_layout = true;    // images between convolutions are channels-last
   bool shares_images = false;      // what a convolution reads is read there by others, too
+  bool stores_scalars = false;     // numbers that take long are computed once, not by all elements
   bool splits_reductions = false;  // long folds of few rows are cut into parts
   int64_t fold_blocks = 0;         // as many as give that many blocks of threads; 0: a fixed number
   bool draws = false;              // random ops are loops, if all of the graph's can be

@@ -208,6 +208,8 @@ dnn::Status given(const Descriptor& d, dnn::Attribute attribute, int64_t wanted,
     case dnn::engine_numerical_notes:
       if (d.is_exact) return give<int32_t>(wanted, count, out, {});
       return give<int32_t>(wanted, count, out, {dnn::note_tensor_core});
+    case dnn::engine_behavior_notes:
+      return give<int32_t>(wanted, count, out, {});
     case dnn::plan_workspace_bytes: {
       Graph graph;
       read_graph(graph_of_plan(d), graph);

@@ -61,6 +61,7 @@ enum AttributeType : int32_t {
   type_pointwise_mode = 14,
   type_descriptor = 15,
   type_reduction = 18,
+  type_behavior_note = 19,
 };
 
 enum Attribute : int32_t {
@@ -102,6 +103,7 @@ enum Attribute : int32_t {
   pack_addresses = 1001,
   pack_workspace = 1003,
   engine_numerical_notes = 1303,
+  engine_behavior_notes = 1305,
   product_type = 1500,
   product_operation_a = 1520,
   product_operation_b = 1521,
@@ -143,6 +145,8 @@ enum NumericalNote : int32_t {
   note_nondeterministic = 4,
   note_winograd = 5,
 };
+
+enum BehaviorNote : int32_t { note_runtime_compilation = 0 };
 
 /// F(result, name, parameters): every function that is called.
 #define TENON_CUDNN_FUNCTIONS(F)                                                          \

@@ -224,7 +224,8 @@ Descriptors engines_for(const DnnLibrary& library, const DnnDescriptor& graph,
   return out;
 }
 
-std::vector<int32_t> notes_of(const DnnLibrary& library, dnn::Descriptor engine_config) {
+std::vector<int32_t> notes_of(const DnnLibrary& library, dnn::Descriptor engine_config,
+                              dnn::Attribute attribute, dnn::AttributeType type) {
   const dnn::Functions& f = library.functions();
   DnnDescriptor engine(library, dnn::engine_descriptor);
   dnn::Descriptor raw = engine.get();
@@ -235,11 +236,18 @@ std::vector<int32_t> notes_of(const DnnLibrary& library, dnn::Descriptor engine_
   constexpr int64_t most_notes = 16;
   std::vector<int32_t> out(most_notes);
   library.check(
-      f.cudnnBackendGetAttribute(engine.get(), dnn::engine_numerical_notes,
-                                 dnn::type_numerical_note, most_notes, &count, out.data()),
+      f.cudnnBackendGetAttribute(engine.get(), attribute, type, most_notes, &count, out.data()),
       "cudnnBackendGetAttribute", subject);
   out.resize(static_cast<size_t>(std::min(count, most_notes)));
   return out;
+}
+
+/// Engines that are compiled when a plan is made take up to ten seconds each. For attention there are
+/// no others.
+bool is_ready(const DnnLibrary& library, dnn::Descriptor engine_config) {
+  std::vector<int32_t> notes =
+      notes_of(library, engine_config, dnn::engine_behavior_notes, dnn::type_behavior_note);
+  return std::ranges::find(notes, int32_t{dnn::note_runtime_compilation}) == notes.end();
 }
 
 /// Whether an engine computes as it is asked to: f32 in full where tf32 is not allowed, and never by
@@ -279,10 +287,14 @@ bool DnnPlan::take(dnn::Descriptor engine_config) {
 
 bool DnnPlan::make(const DnnGraph& graph, const DnnOptions& options, std::string& why_not) try {
   bool is_f32 = graph.tensors[0].dtype == dnn::data_f32;
+  bool has_ready_ones = graph.operations[0].kind != Kind::product;
   DnnDescriptor& written = Writer(library_, graph, parts_).write();
   for (dnn::HeuristicMode mode : {dnn::heuristic_a, dnn::heuristic_fallback})
     for (auto& config : engines_for(library_, written, mode)) {
-      if (!is_admitted(notes_of(library_, config->get()), is_f32, options)) continue;
+      std::vector<int32_t> notes =
+          notes_of(library_, config->get(), dnn::engine_numerical_notes, dnn::type_numerical_note);
+      if (!is_admitted(notes, is_f32, options)) continue;
+      if (has_ready_ones && !is_ready(library_, config->get())) continue;
       if (!take(config->get())) continue;
       parts_.push_back(std::move(config));
       return true;
