@@ -207,6 +207,7 @@ int main(int argc, char** argv) {
   for (int signal : {SIGTERM, SIGHUP})
     if (std::signal(signal, tenon::cli::on_request_to_end) == SIG_IGN)
       std::signal(signal, SIG_IGN);  // as nohup wants it
+  std::signal(SIGXFSZ, SIG_IGN);     // a file over `ulimit -f`: an error of that file's writing
   tenon::cli::is_child = tenon::end_with_parent();
   tenon::report_crashes();
   try {

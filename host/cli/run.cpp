@@ -31,7 +31,8 @@ struct RunReport {
   std::vector<double> us;  ///< of each call
   double compile_ms = 0, load_ms = 0;
   std::string backend;
-  Json stats;
+  Json
+      stats;  ///< with --json: who asks for them is told the times of `profile` too, instead of the log
 };
 
 template <class F>
@@ -42,7 +43,7 @@ double timed_us(F f) {
       .count();
 }
 
-RunReport run_archive(const RunOptions& options, const std::string& backend) {
+RunReport run_archive(const RunOptions& options, const std::string& backend, bool with_stats) {
   LoadedModel model;
   double load_us =
       timed_us([&] { model = load_model(options.model, options.options, backend, options.grad); });
@@ -62,11 +63,11 @@ RunReport run_archive(const RunOptions& options, const std::string& backend) {
   report.backend = model.runner->backend();
   report.load_ms = load_us / 1000;
   report.compile_ms = model.runner->compile_ms();
-  report.stats = stats_of(model.runner->describe(TN_DESC_STATS_JSON));
+  if (with_stats) report.stats = stats_of(model.runner->describe(TN_DESC_STATS_JSON));
   return report;
 }
 
-RunReport run_graph(const RunOptions& options, const std::string& backend) {
+RunReport run_graph(const RunOptions& options, const std::string& backend, bool with_stats) {
   GraphRunner runner(load_graph(options.model, options.options),
                      {backend, options.options.mode, "", false});
   std::vector<Tensor> inputs = runner.random_inputs(), outputs;
@@ -79,7 +80,7 @@ RunReport run_graph(const RunOptions& options, const std::string& backend) {
   for (size_t i = 0; i < outputs.size(); ++i)
     if (outputs[i].defined()) report.outputs.push_back({message("out.{}", i), outputs[i]});
   report.compile_ms = runner.compile_ms();
-  report.stats = stats_of(runner.describe(TN_DESC_STATS_JSON));
+  if (with_stats) report.stats = stats_of(runner.describe(TN_DESC_STATS_JSON));
   return report;
 }
 
@@ -170,7 +171,8 @@ int run(const RunOptions& options, const Globals& globals) {
       "{}: only an archive (.pt2) names the parameters that gradients are for; leave --grad out",
       options.model);
   RunReport report = blaming(options.model, [&] {
-    return is_archive ? run_archive(options, backend) : run_graph(options, backend);
+    return is_archive ? run_archive(options, backend, globals.json)
+                      : run_graph(options, backend, globals.json);
   });
   if (!options.outputs.empty()) save(options.outputs, report.outputs);
   if (!globals.json) {
