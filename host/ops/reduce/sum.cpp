@@ -3,7 +3,6 @@
 #include "ops/complex_forms.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
-#include "ops/shape_check.h"
 #include "ops/symbols_match.h"
 #include "ops/vjp_rules.h"
 
