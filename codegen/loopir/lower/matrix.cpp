@@ -207,7 +207,16 @@ std::optional<Product> as_product(Lowering& to, const Convolution& c) {
   return out;
 }
 
+/// Others than a convolution read its source where that lies, not by computing it again: what comes
+/// before it can then be a part of the step before.
+void share_source(Lowering& to, const node& n) {
+  std::optional<Tensor>& t = to.tensors[n.args[0].u.value];
+  if (to.options.shares_images && t && !to.as_view(*t))
+    t = to.realised(*t, to.name_of(n.args[0].u.value).c_str());
+}
+
 bool convolution(Lowering& to, const node& n) {
+  share_source(to, n);
   const Tensor source = to.tensor_arg(n.args[0]), weights = to.tensor_arg(n.args[1]);
   const Tensor* bias = to.is_tensor(n.args[2]) ? &to.tensor_arg(n.args[2]) : nullptr;
   if (!can_convolve(source, weights) || (bias && bias->dtype != source.dtype)) return false;

@@ -1,6 +1,7 @@
 // Sums and means of what is a number: nansum, nanmean.
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
+#include "ops/shape_check.h"
 #include "ops/vjp_rules.h"
 
 #include <tenon/ops/create.h>
@@ -82,6 +83,7 @@ static constexpr OpDef rows[] = {
      .tags = reduction,
      .meta =
          [](const Tensor& self, OptIntList dims, bool keepdim, Type dtype) {
+           require_real("nansum", self.dtype());
            return reduced_meta(self, dims_mask(dims, self.dim()), keepdim, sum_dtype(self, dtype));
          },
      .eager = nansum_kernel,

@@ -5,6 +5,7 @@
 #include "ops/op.h"
 #include "ops/promotion.h"
 #include "ops/reduce/reduce_loop.h"
+#include "ops/shape_check.h"
 #include "ops/vjp_rules.h"
 
 #include <tenon/ops/copy.h>
@@ -202,6 +203,7 @@ struct LogSumExp {
 };
 
 TensorMeta logsumexp_meta(const Tensor& self, IntList dims, bool keepdim) {
+  require_real("logsumexp", self.dtype());
   Dtype dtype = is_floating(self.dtype()) ? self.dtype() : Dtype::f32;
   return reduced_meta(self, mask_of(self, OptIntList(dims)), keepdim, dtype);
 }

@@ -3,6 +3,7 @@
 #include "ops/complex_forms.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
+#include "ops/shape_check.h"
 #include "ops/symbols_match.h"
 #include "ops/vjp_rules.h"
 
@@ -230,6 +231,7 @@ TensorMeta truth_meta(const Tensor& self, uint64_t mask, bool keepdim) {
 
 template <template <class, class> class Op, class Out>
 void fold_truth(Tensor& out, const Tensor& self, uint64_t mask, const char* name) {
+  if (is_complex(self.dtype())) return fold_truth<Op, Out>(out, ne(self, 0), mask, name);
   dispatch_dtype(self.dtype(), name,
                  [&]<class T>() { reduce<T>(self, out, mask, Op<T, Out>{data_of<Out>(out)}); });
 }
@@ -261,6 +263,10 @@ constexpr auto truth_dims_meta = [](const Tensor& self, OptIntList dims, bool ke
 };
 
 constexpr OpTags reduction = OpTags::reduction;
+
+Tensor is_zero(const Tensor& self) {
+  return is_complex(self.dtype()) ? eq(self, 0) : logical_not(self);
+}
 
 Tensor as_truth(const Tensor& value, const Tensor& self) {
   return self.dtype() == Dtype::u8 ? to(value, Dtype::u8) : value;
@@ -376,8 +382,7 @@ static constexpr OpDef rows[] = {
      .tags = reduction,
      .meta = truth_all_meta,
      .eager = truth_all<All>,
-     .decomp =
-         [](const Tensor& self) { return as_truth(logical_not(any(logical_not(self))), self); },
+     .decomp = [](const Tensor& self) { return as_truth(logical_not(any(is_zero(self))), self); },
      .vjp = nondiff},
     {.schema = "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
      .tags = reduction,
@@ -385,7 +390,7 @@ static constexpr OpDef rows[] = {
      .eager = truth_dim<All>,
      .decomp =
          [](const Tensor& self, int64_t dim, bool keepdim) {
-           return as_truth(logical_not(any(logical_not(self), dim, keepdim)), self);
+           return as_truth(logical_not(any(is_zero(self), dim, keepdim)), self);
          },
      .vjp = nondiff},
     {.schema = "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
@@ -394,7 +399,7 @@ static constexpr OpDef rows[] = {
      .eager = truth_dims<All>,
      .decomp =
          [](const Tensor& self, OptIntList dim, bool keepdim) {
-           return as_truth(logical_not(any(logical_not(self), dim, keepdim)), self);
+           return as_truth(logical_not(any(is_zero(self), dim, keepdim)), self);
          },
      .vjp = nondiff},
     {.schema = "count_nonzero(Tensor self, int? dim=None) -> Tensor",
