@@ -261,9 +261,9 @@ TensorMeta truth_meta(const Tensor& self, uint64_t mask, bool keepdim) {
 }
 
 template <template <class, class> class Op, class Out>
-void fold_truth(Tensor& out, const Tensor& self, uint64_t mask, const char* name) {
-  if (is_complex(self.dtype())) return fold_truth<Op, Out>(out, ne(self, 0), mask, name);
-  dispatch_dtype(self.dtype(), name,
+void fold_truth(Tensor& out, const Tensor& self, uint64_t mask) {
+  if (is_complex(self.dtype())) return fold_truth<Op, Out>(out, ne(self, 0), mask);
+  dispatch_dtype(self.dtype(), "any, all, count_nonzero",
                  [&]<class T>() { reduce<T>(self, out, mask, Op<T, Out>{data_of<Out>(out)}); });
 }
 
@@ -274,14 +274,14 @@ uint64_t truth_mask(const Tensor& self, OptIntList dims) {
 
 template <template <class, class> class Op>
 constexpr auto truth_all =
-    [](Tensor& out, const Tensor& self) { fold_truth<Op, bool>(out, self, all_dims, "any, all"); };
+    [](Tensor& out, const Tensor& self) { fold_truth<Op, bool>(out, self, all_dims); };
 template <template <class, class> class Op>
 constexpr auto truth_dim = [](Tensor& out, const Tensor& self, int64_t dim, bool) {
-  fold_truth<Op, bool>(out, self, mask_of_dim(self, dim), "any, all");
+  fold_truth<Op, bool>(out, self, mask_of_dim(self, dim));
 };
 template <template <class, class> class Op>
 constexpr auto truth_dims = [](Tensor& out, const Tensor& self, OptIntList dims, bool) {
-  fold_truth<Op, bool>(out, self, truth_mask(self, dims), "any, all");
+  fold_truth<Op, bool>(out, self, truth_mask(self, dims));
 };
 constexpr auto truth_all_meta = [](const Tensor& self) {
   return truth_meta(self, all_dims, false);
@@ -295,9 +295,7 @@ constexpr auto truth_dims_meta = [](const Tensor& self, OptIntList dims, bool ke
 
 constexpr OpTags reduction = OpTags::reduction;
 
-Tensor is_zero(const Tensor& self) {
-  return is_complex(self.dtype()) ? eq(self, 0) : logical_not(self);
-}
+Tensor is_zero(const Tensor& t) { return is_complex(t.dtype()) ? eq(t, 0) : logical_not(t); }
 
 Tensor as_truth(const Tensor& value, const Tensor& self) {
   return self.dtype() == Dtype::u8 ? to(value, Dtype::u8) : value;
@@ -332,14 +330,11 @@ static constexpr OpDef rows[] = {
     {.schema = "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? "
                "dtype=None) -> Tensor",
      .tags = reduction,
-     .meta =
-         [](const Tensor& self, OptIntList dims, bool keepdim, Type dtype) {
-           require_real("nansum", self.dtype());
-           return sum_meta(self, dims, keepdim, dtype);
-         },
+     .meta = sum_meta,
      .eager = nansum_kernel,
      .decomp =
          [](const Tensor& self, OptIntList dim, bool keepdim, std::optional<Dtype> dtype) {
+           require_real("nansum", self.dtype());
            return sum(where(isnan(self), full({}, 0, self.dtype()), self), dim, keepdim, dtype);
          },
      .vjp = {{"self", "grad, self, dim, keepdim",
@@ -479,8 +474,7 @@ static constexpr OpDef rows[] = {
          },
      .eager =
          [](Tensor& out, const Tensor& self, std::optional<int64_t> dim) {
-           fold_truth<CountNonzero, int64_t>(out, self, dim ? mask_of_dim(self, *dim) : all_dims,
-                                             "count_nonzero");
+           fold_truth<CountNonzero, int64_t>(out, self, dim ? mask_of_dim(self, *dim) : all_dims);
          },
      .decomp =
          [](const Tensor& self, std::optional<int64_t> dim) {
@@ -495,8 +489,7 @@ static constexpr OpDef rows[] = {
          },
      .eager =
          [](Tensor& out, const Tensor& self, IntList dims) {
-           fold_truth<CountNonzero, int64_t>(out, self, dims_mask(OptIntList(dims), self.dim()),
-                                             "count_nonzero");
+           fold_truth<CountNonzero, int64_t>(out, self, dims_mask(OptIntList(dims), self.dim()));
          },
      .decomp = [](const Tensor& self, IntList dim) { return sum(ne(self, 0), dim); },
      .vjp = nondiff},
