@@ -1,7 +1,7 @@
 // Kernels and eager ops on a GPU: device time of one call, and what it moves.
 //
 //   build/release/bench/gpu            all rows
-//   build/release/bench/gpu products   those of products alone
+//   build/release/bench/gpu products   those of products alone, or of kernels, or of models
 #include "measure.h"
 
 #include <cstring>
@@ -74,8 +74,9 @@ int main(int argc, char** argv) {
   }
   tenon::DeviceProperties p = tenon::device_properties(gpu);
   std::printf("%s, %s, %d multiprocessors\n", p.name.c_str(), p.arch.c_str(), p.compute_units);
-  bool is_all = argc < 2 || std::strcmp(argv[1], "products") != 0;
-  if (is_all) measure_kernels();
-  measure_products();
+  auto is_asked = [&](const char* part) { return argc < 2 || std::strcmp(argv[1], part) == 0; };
+  if (is_asked("kernels")) measure_kernels();
+  if (is_asked("products")) measure_products();
+  if (is_asked("models")) measure_models();
   return 0;
 }

@@ -89,5 +89,7 @@ using Inputs = std::vector<Tensor>;
 
 /// Products, layers and blocks of them.
 void measure_products();
+/// Networks, training steps, recordings.
+void measure_models();
 
 }  // namespace bench

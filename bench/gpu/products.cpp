@@ -24,7 +24,7 @@ void report_share(const std::string& name, double us, double flops, Dtype dtype)
   std::fflush(stdout);
 }
 
-/// Compiled, on the device and back to back. One that fails is told, and the next goes on.
+/// Compiled: on the device, back to back, and that recorded. One that fails is told, and the next goes on.
 template <class F>
 void measure_share(const std::string& name, double flops, Dtype dtype, const Inputs& inputs, F f) {
   try {
@@ -34,6 +34,10 @@ void measure_share(const std::string& name, double flops, Dtype dtype, const Inp
     report_share(name, us, flops, dtype);
     int calls = static_cast<int>(std::clamp(1e5 / us, 20.0, 2000.0));
     report_share(name + ", loop", loop_time([&] { compiled(inputs); }, calls), flops, dtype);
+    auto recorded =
+        tenon::compile([f](const Inputs& in) { return f(in); }, {.mode = "reduce-overhead"});
+    report_share(name + ", recorded loop", loop_time([&] { recorded(inputs); }, calls), flops,
+                 dtype);
   } catch (const std::exception& e) {
     std::printf("%s: %s\n", name.c_str(), e.what());
   }

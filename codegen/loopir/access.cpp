@@ -93,6 +93,7 @@ struct Accesses {
   Access operator()(const Attention& a) const {
     Access out{{a.query.buffer, a.key.buffer, a.value.buffer}, {a.result.buffer}};
     if (a.mask) out.reads.push_back(a.mask->buffer);
+    if (a.log_sums) out.writes.push_back(a.log_sums->buffer);
     return out;
   }
   Access operator()(const Recurrence& r) const {

@@ -67,7 +67,8 @@ void fields(V& v, ConvolutionGradient& g) {
 
 template <class V>
 void fields(V& v, Attention& a) {
-  each(v, a.query, a.key, a.value, a.result, a.mask, a.mask_dtype, a.is_causal, a.scale, a.name);
+  each(v, a.query, a.key, a.value, a.result, a.mask, a.mask_dtype, a.is_causal, a.scale, a.log_sums,
+       a.name);
 }
 
 template <class V>

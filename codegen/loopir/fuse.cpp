@@ -57,6 +57,7 @@ class Fusion {
     take_steps();
     while (fuse_best()) {
     }
+    if (options_.joins_points) join_points();
     return finish();
   }
 
@@ -179,6 +180,37 @@ class Fusion {
       if (!*why) return true;
     }
     return false;
+  }
+
+  /// One element, or some without common variables.
+  static bool is_point(const Node& n) {
+    return n.group && std::all_of(n.group->loops.begin(), n.group->loops.end(), [](const Loop& l) {
+             return l.outer.empty() && l.reduced.empty();
+           });
+  }
+
+  // The numbers of a step (counters, rates, corrections of each parameter) are loops of one element
+  // that share nothing: a launch each would cost more than all of them.
+  void join_points() {
+    std::vector<uint32_t> points;
+    for (uint32_t n : order())
+      if (is_point(nodes_[n])) points.push_back(n);
+    for (size_t i = 1; i < points.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (nodes_[points[j]].group && join_points(points[j], points[i])) break;
+  }
+  bool join_points(uint32_t ia, uint32_t ib) {
+    const Node &a = nodes_[ia], &b = nodes_[ib];
+    if (a.group->loops.size() + b.group->loops.size() > options_.most_loops) return false;
+    // What writes an element that the first one reads has to stay behind it.
+    bool meets_writes = meets(a.access.writes, b.access.writes) ||
+                        meets(a.access.reads, b.access.writes) || has_detour(ia, ib);
+    if (meets_writes) return false;
+    Group all = *a.group;
+    for (const Loop& loop : b.group->loops) all.loops.push_back(loop);
+    if (!is_legal(all, a.group->loops.size())) return false;
+    accept(ia, ib, std::move(all));
+    return true;
   }
 
   /// Empty when done, else why not.

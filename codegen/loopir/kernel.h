@@ -46,6 +46,7 @@ struct FusionOptions {
   uint32_t most_independent_loops = 64;  // where some of them only read the same
   int64_t scratch_bytes = 256 << 10;
   bool repeats_long_rows = false;  // rows too long for scratch are computed again, not stored
+  bool joins_points = false;       // loops over one element become one kernel, whatever they read
 };
 
 /// What became of one pair of loops, for describe().

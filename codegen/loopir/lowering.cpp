@@ -175,8 +175,17 @@ Tensor Lowering::cheap(const Tensor& t, const char* name) {
   return cost(t.value, limit) > limit ? realised(t, name) : t;
 }
 
+/// Whether it is one number, and too much for each element that reads it: all that are in f64, of
+/// which GPUs do fewer, and functions.
+bool Lowering::is_dear_scalar(const Tensor& t) {
+  constexpr int cheap_wide = 1, function = 8;
+  if (!options.stores_scalars || !t.sizes.empty()) return false;
+  return cost(t.value, function) > (t.dtype == TN_F64 ? cheap_wide : function - 1);
+}
+
 void Lowering::set(Id graph_value, Tensor t) {
   std::string name = name_of(graph_value);
+  if (is_dear_scalar(t)) t = realised(t, name.c_str());
   bool shared = reads[graph_value] > 1 || (is_output[graph_value] && reads[graph_value] > 0);
   if (shared) t = cheap(t, name.c_str());
   if (cost(t.value, options.most_operations) > options.most_operations)

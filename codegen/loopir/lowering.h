@@ -136,6 +136,7 @@ struct Lowering {
                                       const std::string& name);
   Ids natural_strides(const Tensor& t);
   int cost(Id value, int limit);
+  bool is_dear_scalar(const Tensor& t);
 };
 
 /// Whether the host computes this dtype in f32 (bf16, f16).

@@ -154,6 +154,7 @@ struct Attention {
   int32_t mask_dtype = TN_F32;
   bool is_causal = false;
   double scale = 1;
+  std::optional<View> log_sums;  // of each row, f32, [b, h, m, 1]: a result for who asks
   std::string name;
 };
 
@@ -265,6 +266,8 @@ struct LoweringOptions {
   bool any_attention = false;      // of all floating dtypes; else of f32
   bool rounds_narrow = false;      // bf16 and f16 after each op
   bool optimizes_layout = true;    // images between convolutions are channels-last
+  bool shares_images = false;      // what a convolution reads is read there by others, too
+  bool stores_scalars = false;     // numbers that take long are computed once, not by all elements
   bool splits_reductions = false;  // long folds of few rows are cut into parts
   int64_t fold_blocks = 0;         // as many as give that many blocks of threads; 0: a fixed number
   bool draws = false;              // random ops are loops, if all of the graph's can be

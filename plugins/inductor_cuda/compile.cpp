@@ -47,9 +47,27 @@ struct Job {
               why + ", and fallback is \"error\"; with \"eager\" the host runs such ops");
 }
 
+/// cuDNN plans for sizes that are numbers. Nobody asks for it where nothing is convolved: opening it
+/// takes a while.
+bool has_images_for_dnn(const Job& job) {
+  tenon::plugin::graph g(job.request);
+  if (job.is_single_op() || !g.symbols().empty()) return false;
+  bool convolves = false;
+  for (uint32_t i = 0; i < g.size(); ++i)
+    convolves = convolves || tenon::plugin::sv(g.at(i).op_name).starts_with("aten.convolution");
+  return convolves && DnnLibrary::of(job.device);
+}
+
+DnnOptions dnn_options(const Job& job) {
+  return {
+      .allows_tf32 = (job.request.flags & TN_RQ_ALLOWS_TF32) != 0,
+      .deterministic = job.given.deterministic || (job.request.flags & TN_RQ_DETERMINISTIC) != 0};
+}
+
 loopir::Program lowered(const Job& job) try {
   loopir::LoweringOptions options = lowering_options(job.given, job.device);
   options.externs = job.externs;
+  options.optimizes_layout = options.shares_images = has_images_for_dnn(job);
   return loopir::lower(job.request, options);
 } catch (const declined& why) {
   refuse(job, why.what());
@@ -104,6 +122,18 @@ void make_products(const Job& job, Parts& parts) {
                                            options, parts.statistics.code));
 }
 
+void make_dnn_items(const Job& job, Parts& parts) {
+  for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
+    const loopir::Item& item = parts.schedule.items[i];
+    bool is_for_dnn = std::holds_alternative<loopir::Convolution>(item) ||
+                      std::holds_alternative<loopir::ConvolutionGradient>(item) ||
+                      std::holds_alternative<loopir::Attention>(item);
+    if (is_for_dnn)
+      parts.dnn.emplace(
+          i, std::make_unique<DnnItem>(parts.program, item, job.device, dnn_options(job)));
+  }
+}
+
 void describe_items(Parts& parts) {
   for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
     loopir::Item& item = parts.schedule.items[i];
@@ -129,7 +159,9 @@ std::unique_ptr<Executable> compile_once(const Job& job) {
   parts.program = lowered(job);
 
   // Products are the vendor's library's; what no library serves becomes loops, too.
-  replace_library_steps(parts.program, {.windows_bytes = given.windows_mb << 20});
+  replace_library_steps(parts.program, {.windows_bytes = given.windows_mb << 20,
+                                        .dnn_device = job.is_single_op() ? nullptr : &job.device,
+                                        .dnn = dnn_options(job)});
   parts.statistics.loops_before_text = loopir::text_of(parts.program);
 
   // Loops that share memory become one kernel.
@@ -137,12 +169,17 @@ std::unique_ptr<Executable> compile_once(const Job& job) {
   if (!job.allows_externs()) require_no_externs(job, parts.schedule);
 
   // Functions behind a product become a part of it where there is code for both.
-  loopir::absorb_epilogues(
-      parts.program, parts.schedule,
-      {.can = [&](const loopir::Item& item) { return can_absorb(parts.program, item); },
-       .can_move = [](const loopir::Convolution&) { return false; },
-       .rounds_narrow = numerics_of(given).rounds_narrow,
-       .gelu_tanh = true});
+  loopir::absorb_epilogues(parts.program, parts.schedule,
+                           {.can =
+                                [&](const loopir::Item& item) {
+                                  return std::holds_alternative<loopir::Product>(item)
+                                             ? can_absorb(parts.program, item)
+                                             : has_dnn_plan(parts.program, item, job.device,
+                                                            dnn_options(job));
+                                },
+                            .can_move = [](const loopir::Convolution&) { return false; },
+                            .rounds_narrow = numerics_of(given).rounds_narrow,
+                            .gelu_tanh = true});
   for (const loopir::FusionNote& note : parts.schedule.notes)
     parts.statistics.fusion_text +=
         note.producer + " -> " + note.consumer + ": " + note.verdict + "\n";
@@ -152,6 +189,7 @@ std::unique_ptr<Executable> compile_once(const Job& job) {
   // Each kernel gets a grid and code.
   make_kernels(job, parts);
   make_products(job, parts);
+  make_dnn_items(job, parts);
   describe_items(parts);
   parts.statistics.compile_ms = milliseconds_since(start);
   return std::make_unique<Executable>(std::move(parts));

@@ -21,6 +21,7 @@ void add_item(std::ostringstream& out, const Parts& parts, size_t i) {
   if (auto product = parts.products.find(i); product != parts.products.end())
     out << ", \"way\": "
         << (product->second->why_own_kernel().empty() ? "\"cublaslt\"" : "\"own kernel\"");
+  if (parts.dnn.contains(i)) out << ", \"way\": \"cudnn\"";
   out << ", \"versions\": [";
   auto kernel = parts.kernels.find(i);
   for (size_t v = 0; kernel != parts.kernels.end() && v < kernel->second.plans.size(); ++v) {

@@ -110,6 +110,7 @@ void Executable::plan_products(std::span<const int64_t> table, Plan& plan) {
     bytes = std::max(bytes, made->workspace_bytes());
     plan.products.emplace(item, std::move(made));
   }
+  for (const auto& [item, dnn] : parts_.dnn) bytes = std::max(bytes, dnn->workspace_bytes());
   plan.workspace = aligned(plan.arena_bytes);
   if (bytes > 0) plan.arena_bytes = plan.workspace + bytes;
 }
@@ -202,6 +203,20 @@ void Executable::give_outputs(Call& call) {
 
 // ---- the call
 
+// An address of the host would be a fault that loses the device.
+void* Executable::input_of(const Call& call, uint32_t slot) const {
+  const tn_tensor* t = call.c.inputs[slot];
+  bool is_only_one = t->device_index < 0;
+  bool is_there = t->device_type == parts_.device.type &&
+                  (is_only_one || t->device_index == parts_.device.index);
+  if (!is_there)
+    throw error(TN_INTERNAL, tenon::plugin::text(
+                                 "input {} of compiled code is on another device (type {}, index "
+                                 "{}) than its kernels; please report it",
+                                 slot, t->device_type, t->device_index));
+  return t->data;
+}
+
 void Executable::call(tn_call& c) {
   const loopir::Program& p = parts_.program;
   std::vector<int64_t> numbers;
@@ -222,7 +237,7 @@ void Executable::call(tn_call& c) {
   }
   for (Id b = 0; b < p.buffers.size(); ++b) {
     const Buffer& info = p.buffers[b];
-    if (info.place == Buffer::Place::input) call.pointers[b] = c.inputs[info.slot]->data;
+    if (info.place == Buffer::Place::input) call.pointers[b] = input_of(call, info.slot);
     if (info.place == Buffer::Place::constant) call.pointers[b] = p.constants[info.slot]->data;
     if (call.plan->offsets[b] >= 0)
       call.pointers[b] = call.arena.data<std::byte>() + call.plan->offsets[b];

@@ -6,6 +6,7 @@
 // memory, launches, and gives the block back on the stream behind the last launch.
 #pragma once
 
+#include "dnn/item.h"
 #include "kernel_code.h"
 #include "products/product_item.h"
 
@@ -36,6 +37,7 @@ struct Parts {
   std::map<size_t, CompiledKernel> kernels;                 // by item
   std::map<size_t, loopir::ExternCall> externs;             // by item that the host runs
   std::map<size_t, std::unique_ptr<ProductItem>> products;  // by item
+  std::map<size_t, std::unique_ptr<const DnnItem>> dnn;     // by item that cuDNN does
   Device device;
   bool reuses_memory = true;
   Statistics statistics;
@@ -50,7 +52,9 @@ class Executable {
   void call(tn_call& c);
   std::string describe(int32_t what) const;
   /// Whether it launches nothing but its own kernels.
-  bool is_only_kernels() const { return parts_.products.empty() && parts_.externs.empty(); }
+  bool is_only_kernels() const {
+    return parts_.products.empty() && parts_.dnn.empty() && parts_.externs.empty();
+  }
   /// What of it a recording would repeat as it was, or empty: ops of the host that draw, or that
   /// read numbers on the CPU.
   std::string why_not_recorded() const;
@@ -65,9 +69,11 @@ class Executable {
   std::shared_ptr<const Plan> planned(std::span<const int64_t> table);
   void plan_products(std::span<const int64_t> table, Plan& plan);
   void plan_kernel(size_t item, std::span<const int64_t> table, Plan& plan) const;
+  void* input_of(const Call& call, uint32_t slot) const;
   void make_outputs(Call& call);
   void run_kernel(Call& call, size_t item);
   void run_product(Call& call, size_t item);
+  void* workspace_of(Call& call, int64_t bytes) const;
   void run_item(Call& call, size_t item);
   void run_extern(Call& call, size_t item);
   void give_outputs(Call& call);

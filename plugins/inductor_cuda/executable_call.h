@@ -24,7 +24,7 @@ struct Executable::Plan {
   int64_t arena_bytes = 0;
   std::vector<std::vector<Launch>> launches;                      // by item, by version
   std::map<size_t, std::shared_ptr<const ProductPlan>> products;  // by item
-  int64_t workspace = 0;  // where that of the products lies in the arena; one runs at a time
+  int64_t workspace = 0;  // where that of libraries lies in the arena; one call runs at a time
   std::vector<OutputShape> outputs;
 };
 

@@ -156,7 +156,9 @@ void replace_library_steps(loopir::Program& program, const StepOptions& options)
   auto add_product = [&](Product p) {
     if (!products.add(p)) sums.add(p);
   };
-  ConvolutionSteps convolutions(loops, options, add_product);
+  std::optional<DnnSteps> dnn;
+  if (options.dnn_device) dnn.emplace(loops, *options.dnn_device, options.dnn);
+  ConvolutionSteps convolutions(loops, options, dnn ? &*dnn : nullptr, add_product);
   AttentionSteps attention(loops, add_product);
   for (loopir::Step& step : program.steps) {
     if (auto* p = std::get_if<Product>(&step)) {
@@ -166,7 +168,7 @@ void replace_library_steps(loopir::Program& program, const StepOptions& options)
     } else if (auto* g = std::get_if<ConvolutionGradient>(&step)) {
       if (!convolutions.add(*g)) sums.add(*g);
     } else if (auto* a = std::get_if<loopir::Attention>(&step)) {
-      attention.add(*a);
+      if (!dnn || !dnn->add(*a)) attention.add(*a);
     } else if (std::holds_alternative<Loop>(step) || std::holds_alternative<loopir::Extern>(step)) {
       loops.steps.push_back(std::move(step));
     } else {

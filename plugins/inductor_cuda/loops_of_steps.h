@@ -6,7 +6,7 @@
 namespace inductor_cuda {
 
 /// Products stay what they are and convolutions become products, as products/product_steps.h and
-/// products/convolution_steps.h have it. Each of the others becomes a fold over the elements that it
+/// products/convolution_steps.h have it, or stay where cuDNN does them. Each of the others becomes a fold over the elements that it
 /// sums, and a loop that makes its result of that. Fusion goes on
 /// from there. Throws `declined` for recurrent layers, which the host decomposes where a backend does not
 /// keep them.

@@ -21,6 +21,7 @@ loopir::LoweringOptions lowering_options(const Given& given, const Device& devic
   out.any_attention = true;
   out.rounds_narrow = numerics_of(given).rounds_narrow;
   out.optimizes_layout = false;
+  out.stores_scalars = true;
   out.splits_reductions = true;
   constexpr int64_t blocks_of_multiprocessor = 2;
   out.fold_blocks = blocks_of_multiprocessor * static_cast<int64_t>(device.facts.multiprocessors);
@@ -35,7 +36,8 @@ loopir::FusionOptions fusion_options(const Given& given, const Device& device) {
           .most_loops = static_cast<uint32_t>(given.max_fusion_size),
           .most_independent_loops = static_cast<uint32_t>(given.max_horizontal_fusion_size),
           .scratch_bytes = scratch_bytes,
-          .repeats_long_rows = true};
+          .repeats_long_rows = true,
+          .joins_points = true};
 }
 
 FormOptions form_options(const Given& given, const tn_compile_request& request,

@@ -103,10 +103,13 @@ void Executable::run_kernel(Call& call, size_t item) {
   check(parts_.device.api->launch(kernel.functions[version], &launch));
 }
 
+void* Executable::workspace_of(Call& call, int64_t bytes) const {
+  return bytes ? call.arena.data<std::byte>() + call.plan->workspace : nullptr;
+}
+
 void Executable::run_product(Call& call, size_t item) {
   const ProductPlan& plan = *call.plan->products.at(item);
-  void* workspace =
-      plan.workspace_bytes() ? call.arena.data<std::byte>() + call.plan->workspace : nullptr;
+  void* workspace = workspace_of(call, plan.workspace_bytes());
   parts_.products.at(item)->run(plan, call.pointers, workspace, call.c.stream);
 }
 
@@ -114,7 +117,9 @@ void Executable::run_item(Call& call, size_t item) {
   const loopir::Item& what = parts_.schedule.items[item];
   if (std::holds_alternative<loopir::Extern>(what)) return run_extern(call, item);
   if (std::holds_alternative<loopir::Product>(what)) return run_product(call, item);
-  run_kernel(call, item);
+  if (std::holds_alternative<loopir::Kernel>(what)) return run_kernel(call, item);
+  const DnnItem& dnn = *parts_.dnn.at(item);
+  dnn.run(call.pointers, workspace_of(call, dnn.workspace_bytes()), call.c.stream);
 }
 
 // Whether the tensor lies in the arena: an op that gave back its operand.

@@ -1,78 +1,25 @@
 // Products element by element.
 #include "cublaslt_work.h"
 
-#include <bit>
+#include "numbers.h"
+
 #include <cmath>
-#include <cstring>
+#include <utility>
 
 namespace fake_cublaslt {
 
+using fake_cuda::Number;
+
 namespace {
 
-double half_to_double(uint16_t bits) {
-  int exponent = bits >> 10 & 31, fraction = bits & 1023;
-  double size = exponent == 31 ? (fraction ? NAN : INFINITY)
-                : exponent     ? std::ldexp(1024 + fraction, exponent - 25)
-                               : std::ldexp(fraction, -24);
-  return bits >> 15 ? -size : size;
+Number number_of(lt::Type type) {
+  return type == lt::type_f64    ? Number::f64
+         : type == lt::type_f16  ? Number::f16
+         : type == lt::type_bf16 ? Number::bf16
+                                 : Number::f32;
 }
-
-// To the nearest, ties to even: what nearbyint does.
-uint16_t half_of(double value) {
-  uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-  double size = std::abs(value);
-  if (std::isnan(value)) return 0x7e00;
-  if (size >= 65520) return sign | 0x7c00;
-  if (size < std::ldexp(1, -14))
-    return static_cast<uint16_t>(sign | static_cast<int>(std::nearbyint(std::ldexp(size, 24))));
-  int exponent = 0;
-  double fraction = std::frexp(size, &exponent);
-  int steps = static_cast<int>(std::nearbyint(std::ldexp(fraction, 11)));
-  return static_cast<uint16_t>(sign | (((exponent + 14) << 10) + steps - 1024));
-}
-
-uint16_t bf16_of(float value) {
-  auto bits = std::bit_cast<uint32_t>(value);
-  if (std::isnan(value)) return 0x7fc0;
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 double read(const void* base, int64_t at, lt::Type type) {
-  switch (type) {
-    case lt::type_f32:
-      return static_cast<double>(static_cast<const float*>(base)[at]);
-    case lt::type_f64:
-      return static_cast<const double*>(base)[at];
-    case lt::type_f16:
-      return half_to_double(static_cast<const uint16_t*>(base)[at]);
-    case lt::type_bf16:
-      return static_cast<double>(
-          std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(base)[at]} << 16));
-  }
-  return NAN;
-}
-
-void write(void* base, int64_t at, lt::Type type, double value) {
-  switch (type) {
-    case lt::type_f32:
-      static_cast<float*>(base)[at] = static_cast<float>(value);
-      break;
-    case lt::type_f64:
-      static_cast<double*>(base)[at] = value;
-      break;
-    case lt::type_f16:
-      static_cast<uint16_t*>(base)[at] = half_of(value);
-      break;
-    case lt::type_bf16:
-      static_cast<uint16_t*>(base)[at] = bf16_of(static_cast<float>(value));
-      break;
-  }
-}
-
-// Ten bits behind the leading one.
-double as_tf32(double value) {
-  auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
-  return static_cast<double>(std::bit_cast<float>((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu));
+  return fake_cuda::read(base, at, number_of(type));
 }
 
 double activated(lt::Epilogue epilogue, double v) {
@@ -91,7 +38,7 @@ struct Runner {
     if (transposed) std::swap(row, column);
     double v =
         read(base, batch * layout.batch_stride + column * layout.column_stride + row, layout.type);
-    return op.compute == lt::compute_tf32 ? as_tf32(v) : v;
+    return op.compute == lt::compute_tf32 ? fake_cuda::as_tf32(v) : v;
   }
   double sum(int64_t batch, int64_t row, int64_t column, int64_t from, int64_t to) const {
     double total = 0;
@@ -109,8 +56,8 @@ struct Runner {
                 batch * p.added_layout.batch_stride + column * p.added_layout.column_stride + row,
                 p.added_layout.type);
     if (op.has_bias()) v += read(op.bias, row, layout.type);
-    write(p.result, batch * layout.batch_stride + column * layout.column_stride + row, layout.type,
-          activated(op.epilogue, v));
+    fake_cuda::write(p.result, batch * layout.batch_stride + column * layout.column_stride + row,
+                     number_of(layout.type), activated(op.epilogue, v));
   }
   template <class F>
   void for_each(F&& body) const {

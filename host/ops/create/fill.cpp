@@ -146,8 +146,12 @@ static constexpr OpDef rows[] = {
                "dtype=None, "
                "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
      .tags = unset,
-     .meta = [](const Tensor& self, SymIntList size, SymIntList stride, Type dtype, Lay, Dev device,
-                Pin) { return strided_meta(size, stride, dtype.value_or(self.dtype()), device); },
+     .meta =
+         [](const Tensor& self, SymIntList size, SymIntList stride, Type dtype, Lay, Dev device,
+            Pin) {
+           return strided_meta(size, stride, dtype.value_or(self.dtype()),
+                               device.value_or(self.device()));
+         },
      .eager = [](Tensor&, const Tensor&, SymIntList, SymIntList, Type, Lay, Dev, Pin) {},
      .vjp = nondiff},
     {.schema = "zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? "

@@ -1,4 +1,5 @@
 // Moments and norms: var, std, norm, logsumexp.
+#include "core/kernels/level_table.h"
 #include "core/kernels/pointwise_loop.h"
 #include "ops/complex_forms.h"
 #include "ops/op.h"
@@ -133,6 +134,12 @@ struct Norm {
       s += std::pow(v, p);
   }
   void fold(State& s, const T* x, int64_t n, int64_t index) const {
+    if constexpr (std::is_floating_point_v<T>)
+      if (p == 2 || p == 1) {
+        auto fold = p == 2 ? kernels::WideFold::squares : kernels::WideFold::magnitudes;
+        s += kernels::row_level<T>().fold_wide(fold, x, n);
+        return;
+      }
     auto add_square = [](double& part, T value) {
       auto v = static_cast<double>(value);
       part += v * v;

@@ -193,6 +193,7 @@ bool ConvolutionSteps::add(const Convolution& c) {
   Shape s = shape_of(c.source, c.weights, c.result, c.stride, c.padding, c.dilation, c.groups,
                      c.dtype, c.name);
   if (is_better_as_sum(s)) return false;
+  if (dnn_ && dnn_->add(c)) return true;
   s.weights = dense(c.weights, c.name);
   View left = *flat(s.weights, 1);
   if (pixel_by_pixel(s, left, c.source, c.result, c.bias)) return true;
@@ -303,6 +304,7 @@ bool ConvolutionSteps::add(const ConvolutionGradient& g) {
   Shape s = shape_of(source, weights, g.gradient, g.stride, g.padding, g.dilation, g.groups,
                      g.dtype, g.name);
   if (is_better_as_sum(s)) return false;
+  if (dnn_ && dnn_->add(g)) return true;
   if (g.of_weights) {
     gradient_of_weights(s, g.gradient, g.result);
     return true;

@@ -8,9 +8,12 @@
 // written out. Cost: windows take the memory of the source times the taps; a batch whose windows
 // would take more than an option says goes in parts, where its size is known.
 //
+// Where cuDNN is there and has a way, it does the convolution instead.
+//
 // Depthwise convolutions and small ones stay sums: a product of theirs would be all overhead.
 #pragma once
 
+#include "../dnn/steps.h"
 #include "step_loops.h"
 
 #include <functional>
@@ -20,13 +23,21 @@ namespace inductor_cuda {
 
 struct StepOptions {
   int64_t windows_bytes = int64_t{256} << 20;  // written out at a time
+  const Device* dnn_device = nullptr;          // null: cuDNN is not asked
+  DnnOptions dnn = {};
 };
 
 class ConvolutionSteps {
  public:
   using AddProduct = std::function<void(loopir::Product)>;
-  ConvolutionSteps(StepLoops& loops, const StepOptions& options, AddProduct add_product)
-      : l_(loops), x_(loops.x), options_(options), add_product_(std::move(add_product)) {}
+  /// `dnn` may be null.
+  ConvolutionSteps(StepLoops& loops, const StepOptions& options, DnnSteps* dnn,
+                   AddProduct add_product)
+      : l_(loops),
+        x_(loops.x),
+        options_(options),
+        dnn_(dnn),
+        add_product_(std::move(add_product)) {}
 
   /// False, with nothing added, where it is better as a sum.
   bool add(const loopir::Convolution& c);
@@ -58,6 +69,7 @@ class ConvolutionSteps {
   StepLoops& l_;
   loopir::Expressions& x_;
   StepOptions options_;
+  DnnSteps* dnn_;
   AddProduct add_product_;
 };
 

@@ -226,6 +226,42 @@ TEST_F(Gpu, CompiledFunctions) {
                (gelu(layer_norm(x, {64}, w, b) + b) * x).softmax(-1), "compiled");
 }
 
+// Corrections and rates are numbers, computed once by a kernel of all parameters.
+TEST_F(Gpu, StepsOfAnOptimiser) {
+  auto parameters_after = [](Device device) {
+    manual_seed(4);
+    nn::Linear first(20, 16), second(16, 8);
+    first.to(device), second.to(device);
+    std::vector<Tensor> all = first.parameters();
+    for (const Tensor& p : second.parameters()) all.push_back(p);
+    optim::AdamW opt(all, {.lr = 1e-2});
+    auto step = compile(
+        [&](const Tensor& x) {
+          opt.zero_grad();
+          Tensor loss = second(first(x).tanh()).square().mean();
+          loss.backward();
+          opt.step();
+          return loss.detach();
+        },
+        {.fullgraph = true});
+    for (int i = 0; i < 4; ++i, opt.lr *= 0.9) step(randn({32, 20}).to(device, Dtype::f32));
+    std::vector<Tensor> out;
+    for (const Tensor& p : all) out.push_back(p.detach());
+    return out;
+  };
+  auto there = parameters_after(gpu), here = parameters_after(kCPU);
+  for (size_t i = 0; i < here.size(); ++i)
+    expect_close(there[i], here[i], "parameter " + std::to_string(i), 2e-4);
+}
+
+// Its gradient is one element, repeated: what compiled code reads is laid out there.
+TEST_F(Gpu, TheGradientOfASumOfCompiledResults) {
+  Tensor x = randn({4, 16, 8, 8}), there = on_gpu(x).requires_grad_();
+  compile([](const Tensor& t) { return t.tanh(); })(there).sum().backward();
+  expect_close(there.grad(), 1 - x.tanh().square(), "gradient");
+  EXPECT_EQ(there.detach().new_empty_strided({2, 3}, {3, 1}).device(), gpu);
+}
+
 TEST_F(Gpu, ATrainingStep) {
   auto loss_after = [](Device device) {
     manual_seed(3);

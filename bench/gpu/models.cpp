@@ -1,0 +1,212 @@
+// Networks and steps on a GPU, directly and recorded: wall time of a call back to back, what
+// recordings cost the host, and how long the first call takes.
+//
+// The first call is measured with whatever cache the process has: set TENON_CACHE_DIR to an empty
+// folder for cold compiles, and run twice for warm ones.
+#include "measure.h"
+
+#include <array>
+
+namespace bench {
+
+namespace {
+
+namespace nn = tenon::nn;
+
+double wall_us(const std::function<void()>& call) {
+  tenon::synchronize(gpu);
+  auto start = std::chrono::steady_clock::now();
+  call();
+  tenon::synchronize(gpu);
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+/// Directly and recorded, with the time of the first call of the former.
+template <class F>
+void measure_modes(const std::string& name, F f, bool is_whole_step = false) {
+  for (const char* mode : {"", "reduce-overhead"}) try {
+      auto compiled = tenon::compile(f, {.fullgraph = is_whole_step, .mode = mode});
+      double first = wall_us([&] { compiled(); });
+      if (!*mode) report(name + ", first call", first, 0);
+      double second = wall_us([&] { compiled(); });
+      int calls = static_cast<int>(std::clamp(2e5 / second, 10.0, 1000.0));
+      report(name + (*mode ? ", recorded loop" : ", loop"), loop_time([&] { compiled(); }, calls),
+             0);
+    } catch (const std::exception& e) {
+      std::printf("%s %s: %s\n", name.c_str(), mode, e.what());
+    }
+}
+
+nn::Conv2d convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
+  return nn::Conv2d(in, out, kernel, {.stride = stride, .padding = kernel / 2, .bias = false});
+}
+
+struct BasicBlock : nn::Module {
+  BasicBlock(int64_t in, int64_t out, int64_t stride)
+      : conv1(convolution(in, out, 3, stride)),
+        conv2(convolution(out, out, 3, 1)),
+        bn1(out),
+        bn2(out) {
+    if (in == out) return;
+    downsample.push_back(convolution(in, out, 1, stride));
+    downsample.push_back(nn::BatchNorm2d(out));
+  }
+  nn::Conv2d conv1, conv2;
+  nn::BatchNorm2d bn1, bn2;
+  nn::Sequential downsample;
+  TENON_MODULE(BasicBlock, conv1, bn1, conv2, bn2, downsample)
+  Tensor forward(const Tensor& x) {
+    Tensor main = bn2(conv2(bn1(conv1(x)).relu()));
+    return (main + (downsample.size() ? downsample(x) : x)).relu();
+  }
+};
+
+struct ResNet18 : nn::Module {
+  nn::Conv2d conv1{convolution(3, 64, 7, 2)};
+  nn::BatchNorm2d bn1{64};
+  nn::MaxPool2d maxpool{3, {.stride = 2, .padding = 1}};
+  nn::Sequential layer1{BasicBlock(64, 64, 1), BasicBlock(64, 64, 1)};
+  nn::Sequential layer2{BasicBlock(64, 128, 2), BasicBlock(128, 128, 1)};
+  nn::Sequential layer3{BasicBlock(128, 256, 2), BasicBlock(256, 256, 1)};
+  nn::Sequential layer4{BasicBlock(256, 512, 2), BasicBlock(512, 512, 1)};
+  nn::AdaptiveAvgPool2d avgpool{1};
+  nn::Linear fc{512, 1000};
+  TENON_MODULE(ResNet18, conv1, bn1, maxpool, layer1, layer2, layer3, layer4, avgpool, fc)
+  Tensor forward(const Tensor& x) {
+    Tensor y = maxpool(bn1(conv1(x)).relu());
+    return fc(avgpool(layer4(layer3(layer2(layer1(y))))).flatten(1));
+  }
+};
+
+void measure_resnet18() {
+  tenon::NoGradGuard guard;
+  for (auto [batch, dtype] :
+       {std::pair<int64_t, Dtype>{1, Dtype::f32}, {64, Dtype::f32}, {64, Dtype::bf16}}) {
+    ResNet18 net;
+    net.eval();
+    net.to(gpu), net.to(dtype);
+    Tensor x = tenon::randn({batch, 3, 224, 224}).to(gpu, dtype);
+    measure_modes("resnet18 batch " + std::to_string(batch) + " " + tenon::to_text(dtype),
+                  [&] { return net(x); });
+  }
+}
+
+constexpr int64_t heads = 12, width = 768, batch = 8, positions = 128;
+
+/// A layer of a transformer, its norms behind the sums.
+struct Layer : nn::Module {
+  nn::Linear in{width, 3 * width}, out{width, width}, wide{width, 4 * width},
+      narrow{4 * width, width};
+  nn::LayerNorm first{{width}}, second{{width}};
+  TENON_MODULE(Layer, in, out, wide, narrow, first, second)
+  Tensor forward(const Tensor& x) {
+    Tensor all = in(x).view({batch, positions, 3, heads, width / heads});
+    auto part = [&](int64_t which) { return all.select(2, which).transpose(1, 2); };
+    Tensor attended = scaled_dot_product_attention(part(0), part(1), part(2));
+    Tensor h = first(x + out(attended.transpose(1, 2).reshape({batch, positions, width})));
+    return second(h + narrow(gelu(wide(h), "tanh")));
+  }
+};
+
+struct Transformer : nn::Module {
+  nn::Sequential layers{Layer(), Layer()};
+  TENON_MODULE(Transformer, layers)
+  Tensor forward(const Tensor& x) { return layers(x); }
+};
+
+void measure_training() {
+  Transformer net;
+  net.to(gpu), net.to(Dtype::bf16);
+  Tensor x = tenon::randn({batch, positions, width}).to(gpu, Dtype::bf16);
+  auto gradients = [&] {
+    for (Tensor& p : net.parameters()) p.set_grad({});
+    Tensor loss = net(x).square().mean();
+    loss.backward();
+    return loss.detach();
+  };
+  measure_modes("2-layer transformer bf16, gradients", gradients, true);
+  tenon::optim::AdamW opt(net.parameters(), {.lr = 1e-4});
+  measure_modes(
+      "2-layer transformer bf16, AdamW step",
+      [&] {
+        opt.zero_grad();
+        Tensor loss = net(x).square().mean();
+        loss.backward();
+        opt.step();
+        return loss.detach();
+      },
+      true);
+}
+
+// Inputs that are others each time.
+void measure_inputs() {
+  constexpr int64_t n = 64 << 20;
+  std::vector<Tensor> inputs;
+  for (int i = 0; i < 4; ++i) inputs.push_back(tenon::randn({n}).to(gpu, Dtype::f32));
+  auto f = tenon::compile([](const Tensor& x) { return (x * 0.5).tanh() * x; },
+                          {.mode = "reduce-overhead"});
+  size_t next = 0;
+  report("another input of 256 MiB, recorded", device_time([&] { f(inputs[next++ % 4]); }),
+         8.0 * n);
+}
+
+/// Sums of four neighbours, which are four results of sixteen operands.
+std::vector<Tensor> sums(const std::vector<Tensor>& in) {
+  std::vector<Tensor> out;
+  for (size_t i = 0; i + 3 < in.size(); i += 4)
+    out.push_back(in[i] + in[i + 1] + in[i + 2] + in[i + 3]);
+  return out;
+}
+
+/// The host's time alone: the device is waited for between rounds.
+double host_time(const std::function<void()>& call) {
+  constexpr int calls = 50, repetitions = 15;
+  for (int i = 0; i < calls; ++i) call();
+  std::vector<double> all;
+  for (int r = 0; r < repetitions; ++r) {
+    tenon::synchronize(gpu);
+    auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) call();
+    std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    all.push_back(took.count() / calls);
+  }
+  return median(all);
+}
+
+void measure_replays() {
+  std::vector<Tensor> inputs;
+  for (int i = 0; i < 16; ++i) inputs.push_back(tenon::randn({256}).to(gpu, Dtype::f32));
+  for (const char* backend : {"inductor", "cudagraphs"}) {
+    tenon::Options options{.backend = backend};
+    if (options.backend == "inductor") options.mode = "reduce-overhead";
+    auto f = tenon::compile(sums, options);
+    report(std::string("a call of 20 tensors, recorded, ") + backend, host_time([&] { f(inputs); }),
+           0);
+  }
+  Tensor small = inputs[0];
+  auto chain = tenon::compile(
+      [](const Tensor& x) {
+        Tensor y = x;
+        for (int i = 0; i < 200; ++i) y = y + 1;
+        return y;
+      },
+      {.backend = "cudagraphs"});
+  chain(small);
+  double recording = wall_us([&] { chain(small); });
+  report("recording 200 nodes, with a run", recording, 0);
+  report("200 nodes, recorded loop", loop_time([&] { chain(small); }, 500), 0);
+}
+
+}  // namespace
+
+void measure_models() {
+  measure_replays();
+  measure_inputs();
+  measure_training();
+  tenon::set_float32_matmul_precision("high");
+  measure_resnet18();
+  tenon::set_float32_matmul_precision("highest");
+}
+
+}  // namespace bench

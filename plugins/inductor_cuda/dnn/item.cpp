@@ -1,0 +1,113 @@
+// Addresses of a call, and what is not aligned.
+#include "item.h"
+
+#include "../products/library.h"
+
+#include <algorithm>
+
+namespace inductor_cuda {
+
+using tenon::plugin::check;
+using tenon::plugin::error;
+using tenon::plugin::host;
+using tenon::plugin::tensor;
+using tenon::plugin::text;
+
+namespace {
+
+bool is_aligned(const void* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % dnn_alignment == 0;
+}
+
+int64_t item_bytes(dnn::DataType type) { return type == dnn::data_f32 ? 4 : 2; }
+
+int64_t bytes_of(const DnnTensor& t) {
+  int64_t last = 0;
+  for (size_t d = 0; d < t.sizes.size(); ++d) last += (t.sizes[d] - 1) * t.strides[d];
+  return (last + 1) * item_bytes(t.dtype);
+}
+
+std::string name_of(const loopir::Item& item) {
+  return std::visit(
+      [](const auto& step) -> std::string {
+        if constexpr (requires { step.name; }) return step.name;
+        return "";
+      },
+      item);
+}
+
+}  // namespace
+
+DnnItem::DnnItem(const loopir::Program& program, const loopir::Item& item, const Device& device,
+                 const DnnOptions& options)
+    : name_(name_of(item)), device_(device) {
+  std::string why;
+  library_ = DnnLibrary::of(device, &why);
+  auto problem = problem_of(program, item);
+  if (library_ && problem) {
+    native_stream(device, nullptr);  // it looks at the thread's device
+    plan_ = DnnPlan::find(*library_, problem->graph, options, why);
+  }
+  if (!plan_) throw error(TN_INTERNAL, text("{} has no way through cuDNN: {}", name_, why));
+  problem_ = std::move(*problem);
+}
+
+/// The addresses of a call. What lies elsewhere than the plan may ask for is copied.
+struct DnnItem::Aligned {
+  Aligned(const DnnItem& item, std::span<void* const> pointers, tn_stream* stream) {
+    for (size_t i = 0; i < item.problem_.bindings.size(); ++i) {
+      const DnnBinding& b = item.problem_.bindings[i];
+      if (b.buffer == loopir::none) {
+        addresses.push_back(const_cast<float*>(&b.number));
+        continue;
+      }
+      void* address = static_cast<char*>(pointers[b.buffer]) + b.byte_offset;
+      touched.push_back(address);
+      addresses.push_back(
+          is_aligned(address)
+              ? address
+              : moved(item, address, bytes_of(item.problem_.graph.tensors[i]), stream));
+    }
+  }
+  std::vector<void*> addresses, touched;
+  std::vector<tensor> copies;
+
+ private:
+  // Results are memory of the call, so operands alone can be views that begin anywhere.
+  void* moved(const DnnItem& item, void* address, int64_t bytes, tn_stream* stream) {
+    int64_t one = 1;
+    tn_tensor* there = nullptr;
+    check(host->tensor->from_memory(address, &bytes, &one, 1, TN_U8, item.device_.type,
+                                    item.device_.index, nullptr, nullptr, &there));
+    tensor source(there);
+    tensor& copy = copies.emplace_back(
+        tensor::empty({&bytes, 1}, TN_U8, item.device_.type, item.device_.index));
+    check(host->tensor->copy(copy.get(), source.get(), stream));
+    return copy->data;
+  }
+};
+
+void DnnItem::run(std::span<void* const> pointers, void* workspace, tn_stream* stream) const {
+  Aligned at(*this, pointers, stream);
+  // The library works on the thread's device.
+  auto native = reinterpret_cast<dnn::Stream>(native_stream(device_, stream));
+  plan_->run(at.addresses, workspace, native, name_);
+  if (workspace) at.touched.push_back(workspace);
+  for (const tensor& copy : at.copies) at.touched.push_back(copy->data);
+  // So that a recording changes addresses where it otherwise copies operands and results.
+  check(device_.api->note_foreign_work(stream, at.touched.data(),
+                                       static_cast<uint32_t>(at.touched.size())));
+}
+
+bool has_dnn_plan(const loopir::Program& program, const loopir::Item& item, const Device& device,
+                  const DnnOptions& options) {
+  const DnnLibrary* library = DnnLibrary::of(device);
+  if (!library) return false;
+  auto problem = problem_of(program, item);
+  if (!problem) return false;
+  native_stream(device, nullptr);
+  std::string why;
+  return DnnPlan::find(*library, problem->graph, options, why) != nullptr;
+}
+
+}  // namespace inductor_cuda

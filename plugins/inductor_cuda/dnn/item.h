@@ -1,0 +1,33 @@
+// A convolution, a gradient of one, or attention in the schedule, done by cuDNN.
+#pragma once
+
+#include "plan.h"
+#include "problems.h"
+
+namespace inductor_cuda {
+
+/// Threads: any.
+class DnnItem {
+ public:
+  /// Throws where the library has no way: the steps that become items are those that it has one for.
+  DnnItem(const loopir::Program& program, const loopir::Item& item, const Device& device,
+          const DnnOptions& options);
+
+  int64_t workspace_bytes() const { return plan_->workspace_bytes(); }
+  /// Enqueues. `pointers` are by buffer; the workspace has the plan's bytes.
+  void run(std::span<void* const> pointers, void* workspace, tn_stream* stream) const;
+
+ private:
+  struct Aligned;
+  std::string name_;
+  Device device_;
+  DnnProblem problem_;
+  const DnnLibrary* library_ = nullptr;
+  std::shared_ptr<const DnnPlan> plan_;
+};
+
+/// Whether the library is there and has a way for the item.
+bool has_dnn_plan(const loopir::Program& program, const loopir::Item& item, const Device& device,
+                  const DnnOptions& options);
+
+}  // namespace inductor_cuda

@@ -1,0 +1,36 @@
+// cuDNN, opened at run time.
+#pragma once
+
+#include "../api/cudnn.h"
+#include "../machine.h"
+
+#include <mutex>
+#include <string>
+
+namespace inductor_cuda {
+
+/// The library on one device, for the whole process. Threads: any.
+class DnnLibrary {
+ public:
+  /// Null where the library is not found or does not start, with the reason. Found out once.
+  static const DnnLibrary* of(const Device& device, std::string* why_not = nullptr);
+
+  const dnn::Functions& functions() const { return functions_; }
+  dnn::Handle handle() const { return handle_; }
+  /// Throws an error that names the call, `subject` and the status.
+  void check(dnn::Status status, const char* call, const std::string& subject) const;
+  /// Enqueues a plan on a stream. The handle serves one stream at a time.
+  void execute(dnn::Descriptor plan, dnn::Descriptor pack, dnn::Stream stream,
+               const std::string& subject) const;
+
+ private:
+  explicit DnnLibrary(const Device& device);
+  struct Found;
+  static Found find(const Device& device);
+
+  dnn::Functions functions_;
+  dnn::Handle handle_ = nullptr;
+  mutable std::mutex guarding_handle_;
+};
+
+}  // namespace inductor_cuda

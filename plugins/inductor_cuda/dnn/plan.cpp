@@ -1,0 +1,354 @@
+// From operations as data to descriptors, an engine, a plan.
+#include "plan.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <sstream>
+
+namespace inductor_cuda {
+
+using tenon::plugin::text;
+
+namespace {
+
+constexpr const char* subject = "planning for cuDNN";
+constexpr int64_t most_workspace_bytes = int64_t{256} << 20;
+constexpr size_t most_plans = 512;  // of a process
+
+/// Whether the status says that the library has no way, and did not fail.
+bool is_declined(dnn::Status status) {
+  constexpr dnn::Status category = 1000;
+  return status / category * category == dnn::not_supported ||
+         status / category * category == dnn::bad_param;
+}
+
+}  // namespace
+
+// ---- descriptors
+
+DnnDescriptor::DnnDescriptor(const DnnLibrary& library, dnn::DescriptorType type)
+    : library_(library) {
+  library.check(library.functions().cudnnBackendCreateDescriptor(type, &descriptor_),
+                "cudnnBackendCreateDescriptor", subject);
+}
+DnnDescriptor::~DnnDescriptor() { library_.functions().cudnnBackendDestroyDescriptor(descriptor_); }
+
+void DnnDescriptor::set_bytes(dnn::Attribute attribute, dnn::AttributeType type, int64_t count,
+                              const void* elements) {
+  library_.check(
+      library_.functions().cudnnBackendSetAttribute(descriptor_, attribute, type, count, elements),
+      "cudnnBackendSetAttribute", text("{}, attribute {}", subject, int{attribute}));
+}
+void DnnDescriptor::set(dnn::Attribute attribute, dnn::AttributeType type,
+                        std::span<const int64_t> values) {
+  set_bytes(attribute, type, static_cast<int64_t>(values.size()), values.data());
+}
+void DnnDescriptor::finish() {
+  dnn::Status status = library_.functions().cudnnBackendFinalize(descriptor_);
+  if (is_declined(status))
+    throw DnnDeclined(TN_UNIMPLEMENTED, text("cuDNN does not take it (status {})", status));
+  library_.check(status, "cudnnBackendFinalize", subject);
+}
+
+// ---- keys
+
+std::string DnnGraph::key() const {
+  std::ostringstream out;
+  auto list = [&](const std::vector<int64_t>& values) {
+    for (int64_t v : values) out << v << ',';
+    out << ';';
+  };
+  for (const DnnTensor& t : tensors) {
+    out << 't' << static_cast<int>(t.place) << ',' << t.dtype << ';';
+    list(t.sizes), list(t.strides);
+  }
+  for (const DnnOperation& o : operations) {
+    out << 'o' << static_cast<int>(o.kind) << ',' << o.mode << ',' << o.axis << ';';
+    for (size_t t : o.tensors) out << static_cast<int64_t>(t) << ',';
+    list(o.strides), list(o.paddings), list(o.dilations);
+  }
+  return out.str();
+}
+
+// ---- operations
+
+namespace {
+
+using Descriptors = std::vector<std::unique_ptr<DnnDescriptor>>;
+using Kind = DnnOperation::Kind;
+
+/// The descriptors of a graph; all that it makes goes to `out`.
+class Writer {
+ public:
+  Writer(const DnnLibrary& library, const DnnGraph& graph, Descriptors& out)
+      : library_(library), graph_(graph), out_(out) {}
+
+  DnnDescriptor& write() {
+    for (size_t i = 0; i < graph_.tensors.size(); ++i) tensors_.push_back(&tensor(i));
+    std::vector<dnn::Descriptor> operations;
+    for (const DnnOperation& o : graph_.operations) operations.push_back(operation(o).get());
+    DnnDescriptor& g = make(dnn::graph_descriptor);
+    g.set_bytes(dnn::graph_operations, dnn::type_descriptor,
+                static_cast<int64_t>(operations.size()), operations.data());
+    g.set(dnn::graph_handle, dnn::type_handle, library_.handle());
+    g.finish();
+    return g;
+  }
+
+ private:
+  DnnDescriptor& make(dnn::DescriptorType type) {
+    return *out_.emplace_back(std::make_unique<DnnDescriptor>(library_, type));
+  }
+  DnnDescriptor& tensor(size_t i) {
+    const DnnTensor& t = graph_.tensors[i];
+    DnnDescriptor& d = make(dnn::tensor_descriptor);
+    d.set(dnn::tensor_data_type, dnn::type_data_type, t.dtype);
+    d.set(dnn::tensor_dimensions, dnn::type_int64, std::span(t.sizes));
+    d.set(dnn::tensor_strides, dnn::type_int64, std::span(t.strides));
+    d.set(dnn::tensor_alignment, dnn::type_int64, int64_t{dnn_alignment});
+    d.set(dnn::tensor_id, dnn::type_int64, static_cast<int64_t>(i) + 1);
+    if (t.place == DnnTensor::Place::between)
+      d.set(dnn::tensor_is_virtual, dnn::type_boolean, true);
+    if (t.place == DnnTensor::Place::number)
+      d.set(dnn::tensor_is_by_value, dnn::type_boolean, true);
+    d.finish();
+    return d;
+  }
+  DnnDescriptor& operation(const DnnOperation& o) {
+    return o.kind == Kind::pointwise   ? pointwise(o)
+           : o.kind == Kind::product   ? product(o)
+           : o.kind == Kind::reduction ? reduction(o)
+                                       : convolution(o);
+  }
+  void set(DnnDescriptor& d, int32_t attribute, size_t tensor) {
+    if (tensor != DnnOperation::absent)
+      d.set(static_cast<dnn::Attribute>(attribute), *tensors_[tensor]);
+  }
+
+  DnnDescriptor& convolution(const DnnOperation& o) {
+    DnnDescriptor& c = make(dnn::convolution_descriptor);
+    c.set(dnn::convolution_type, dnn::type_data_type, dnn::data_f32);
+    c.set(dnn::convolution_mode, dnn::type_convolution_mode, dnn::cross_correlation);
+    c.set(dnn::convolution_dimensions, dnn::type_int64, static_cast<int64_t>(o.strides.size()));
+    c.set(dnn::convolution_strides, dnn::type_int64, std::span(o.strides));
+    c.set(dnn::convolution_dilations, dnn::type_int64, std::span(o.dilations));
+    c.set(dnn::convolution_pre_paddings, dnn::type_int64, std::span(o.paddings));
+    c.set(dnn::convolution_post_paddings, dnn::type_int64, std::span(o.paddings));
+    c.finish();
+    bool is_forward = o.kind == Kind::forward, is_source = o.kind == Kind::of_source;
+    DnnDescriptor& d = make(is_forward  ? dnn::forward_descriptor
+                            : is_source ? dnn::of_source_descriptor
+                                        : dnn::of_weights_descriptor);
+    int32_t first = is_forward  ? dnn::forward_alpha
+                    : is_source ? dnn::of_source_alpha
+                                : dnn::of_weights_alpha;
+    d.set(static_cast<dnn::Attribute>(first), dnn::type_float, 1.0f);
+    d.set(static_cast<dnn::Attribute>(first + 1), dnn::type_float, 0.0f);
+    d.set(static_cast<dnn::Attribute>(first + 2), c);
+    for (int32_t i = 0; i < 3; ++i) set(d, first + 3 + i, o.tensors[static_cast<size_t>(i)]);
+    d.finish();
+    return d;
+  }
+  DnnDescriptor& pointwise(const DnnOperation& o) {
+    DnnDescriptor& p = make(dnn::pointwise_descriptor);
+    p.set(dnn::pointwise_mode, dnn::type_pointwise_mode, o.mode);
+    p.set(dnn::pointwise_precision, dnn::type_data_type, dnn::data_f32);
+    if (o.axis >= 0) p.set(dnn::pointwise_axis, dnn::type_int64, o.axis);
+    p.finish();
+    DnnDescriptor& d = make(dnn::pointwise_operation_descriptor);
+    d.set(dnn::pointwise_operation_pointwise, p);
+    set(d, dnn::pointwise_operation_x, o.tensors[0]);
+    set(d, dnn::pointwise_operation_b, o.tensors[1]);
+    set(d, dnn::pointwise_operation_y, o.tensors[2]);
+    set(d, dnn::pointwise_operation_t, o.tensors[3]);
+    d.finish();
+    return d;
+  }
+  DnnDescriptor& product(const DnnOperation& o) {
+    DnnDescriptor& p = make(dnn::product_descriptor);
+    p.set(dnn::product_type, dnn::type_data_type, dnn::data_f32);
+    p.finish();
+    DnnDescriptor& d = make(dnn::product_operation_descriptor);
+    set(d, dnn::product_operation_a, o.tensors[0]);
+    set(d, dnn::product_operation_b, o.tensors[1]);
+    set(d, dnn::product_operation_c, o.tensors[2]);
+    d.set(dnn::product_operation_product, p);
+    d.finish();
+    return d;
+  }
+  DnnDescriptor& reduction(const DnnOperation& o) {
+    DnnDescriptor& r = make(dnn::reduction_descriptor);
+    r.set(dnn::reduction_operator, dnn::type_reduction, o.mode);
+    r.set(dnn::reduction_type, dnn::type_data_type, dnn::data_f32);
+    r.finish();
+    DnnDescriptor& d = make(dnn::reduction_operation_descriptor);
+    set(d, dnn::reduction_operation_x, o.tensors[0]);
+    set(d, dnn::reduction_operation_y, o.tensors[1]);
+    d.set(dnn::reduction_operation_reduction, r);
+    d.finish();
+    return d;
+  }
+
+  const DnnLibrary& library_;
+  const DnnGraph& graph_;
+  Descriptors& out_;
+  std::vector<DnnDescriptor*> tensors_;
+};
+
+/// The engines that a heuristic names for a graph. Where it knows none, it may say so by a status.
+Descriptors engines_for(const DnnLibrary& library, const DnnDescriptor& graph,
+                        dnn::HeuristicMode mode) {
+  const dnn::Functions& f = library.functions();
+  DnnDescriptor heuristic(library, dnn::heuristic_descriptor);
+  heuristic.set(dnn::heuristic_graph, graph);
+  heuristic.set(dnn::heuristic_mode, dnn::type_heuristic_mode, mode);
+  dnn::Status status = f.cudnnBackendFinalize(heuristic.get());
+  if (is_declined(status)) return {};
+  library.check(status, "cudnnBackendFinalize", subject);
+  int64_t count = 0;
+  library.check(f.cudnnBackendGetAttribute(heuristic.get(), dnn::heuristic_results,
+                                           dnn::type_descriptor, 0, &count, nullptr),
+                "cudnnBackendGetAttribute", subject);
+  Descriptors out;
+  std::vector<dnn::Descriptor> raw;
+  for (int64_t i = 0; i < count; ++i) {
+    out.push_back(std::make_unique<DnnDescriptor>(library, dnn::engine_config_descriptor));
+    raw.push_back(out.back()->get());
+  }
+  if (count > 0)
+    library.check(f.cudnnBackendGetAttribute(heuristic.get(), dnn::heuristic_results,
+                                             dnn::type_descriptor, count, &count, raw.data()),
+                  "cudnnBackendGetAttribute", subject);
+  out.resize(static_cast<size_t>(count));
+  return out;
+}
+
+std::vector<int32_t> notes_of(const DnnLibrary& library, dnn::Descriptor engine_config,
+                              dnn::Attribute attribute, dnn::AttributeType type) {
+  const dnn::Functions& f = library.functions();
+  DnnDescriptor engine(library, dnn::engine_descriptor);
+  dnn::Descriptor raw = engine.get();
+  int64_t count = 0;
+  library.check(f.cudnnBackendGetAttribute(engine_config, dnn::engine_config_engine,
+                                           dnn::type_descriptor, 1, &count, &raw),
+                "cudnnBackendGetAttribute", subject);
+  constexpr int64_t most_notes = 16;
+  std::vector<int32_t> out(most_notes);
+  library.check(
+      f.cudnnBackendGetAttribute(engine.get(), attribute, type, most_notes, &count, out.data()),
+      "cudnnBackendGetAttribute", subject);
+  out.resize(static_cast<size_t>(std::min(count, most_notes)));
+  return out;
+}
+
+/// Engines that are compiled when a plan is made take up to ten seconds each. For attention there are
+/// no others.
+bool is_ready(const DnnLibrary& library, dnn::Descriptor engine_config) {
+  std::vector<int32_t> notes =
+      notes_of(library, engine_config, dnn::engine_behavior_notes, dnn::type_behavior_note);
+  return std::ranges::find(notes, int32_t{dnn::note_runtime_compilation}) == notes.end();
+}
+
+/// Whether an engine computes as it is asked to: f32 in full where tf32 is not allowed, and never by
+/// transformations that round more than sums do.
+bool is_admitted(const std::vector<int32_t>& notes, bool is_f32, const DnnOptions& options) {
+  auto has = [&](dnn::NumericalNote note) { return std::ranges::find(notes, note) != notes.end(); };
+  if (options.deterministic && has(dnn::note_nondeterministic)) return false;
+  if (has(dnn::note_fft) || has(dnn::note_reduced_precision) || has(dnn::note_winograd))
+    return false;
+  bool is_exact = options.allows_tf32 || !is_f32;
+  return is_exact || !(has(dnn::note_tensor_core) || has(dnn::note_down_convert));
+}
+
+}  // namespace
+
+// ---- plans
+
+DnnPlan::DnnPlan(const DnnLibrary& library, const DnnGraph& graph) : library_(library) {
+  for (size_t i = 0; i < graph.tensors.size(); ++i)
+    if (graph.tensors[i].place != DnnTensor::Place::between) bound_.push_back(i);
+}
+
+bool DnnPlan::take(dnn::Descriptor engine_config) {
+  auto plan = std::make_unique<DnnDescriptor>(library_, dnn::plan_descriptor);
+  plan->set(dnn::plan_engine_config, dnn::type_descriptor, engine_config);
+  plan->set(dnn::plan_handle, dnn::type_handle, library_.handle());
+  if (library_.functions().cudnnBackendFinalize(plan->get()) != dnn::success) return false;
+  int64_t count = 0, bytes = 0;
+  library_.check(library_.functions().cudnnBackendGetAttribute(
+                     plan->get(), dnn::plan_workspace_bytes, dnn::type_int64, 1, &count, &bytes),
+                 "cudnnBackendGetAttribute", subject);
+  if (bytes > most_workspace_bytes) return false;
+  plan_ = std::move(plan);
+  workspace_bytes_ = bytes;
+  return true;
+}
+
+bool DnnPlan::make(const DnnGraph& graph, const DnnOptions& options, std::string& why_not) try {
+  bool is_f32 = graph.tensors[0].dtype == dnn::data_f32;
+  bool has_ready_ones = graph.operations[0].kind != Kind::product;
+  DnnDescriptor& written = Writer(library_, graph, parts_).write();
+  for (dnn::HeuristicMode mode : {dnn::heuristic_a, dnn::heuristic_fallback})
+    for (auto& config : engines_for(library_, written, mode)) {
+      std::vector<int32_t> notes =
+          notes_of(library_, config->get(), dnn::engine_numerical_notes, dnn::type_numerical_note);
+      if (!is_admitted(notes, is_f32, options)) continue;
+      if (has_ready_ones && !is_ready(library_, config->get())) continue;
+      if (!take(config->get())) continue;
+      parts_.push_back(std::move(config));
+      return true;
+    }
+  why_not = "cuDNN has no engine for it";
+  return false;
+} catch (const DnnDeclined& why) {
+  why_not = why.what();
+  return false;
+}
+
+namespace {
+
+struct Known {
+  std::shared_ptr<const DnnPlan> plan;
+  std::string why_not;
+};
+using Key = std::tuple<const DnnLibrary*, DnnOptions, std::string>;
+
+}  // namespace
+
+std::shared_ptr<const DnnPlan> DnnPlan::find(const DnnLibrary& library, const DnnGraph& graph,
+                                             const DnnOptions& options, std::string& why_not) {
+  static std::mutex finding;
+  static auto& all = *new std::map<Key, Known>;
+  std::lock_guard lock(finding);
+  if (all.size() >= most_plans) all.clear();
+  Key key{&library, options, graph.key()};
+  auto at = all.find(key);
+  if (at == all.end()) {
+    std::shared_ptr<DnnPlan> made(new DnnPlan(library, graph));
+    Known known;
+    if (made->make(graph, options, known.why_not)) known.plan = std::move(made);
+    at = all.emplace(std::move(key), std::move(known)).first;
+  }
+  why_not = at->second.why_not;
+  return at->second.plan;
+}
+
+void DnnPlan::run(std::span<void* const> addresses, void* workspace, dnn::Stream stream,
+                  const std::string& name) const {
+  std::vector<int64_t> ids;
+  std::vector<void*> bound;
+  for (size_t i : bound_) {
+    ids.push_back(static_cast<int64_t>(i) + 1);
+    bound.push_back(addresses[i]);
+  }
+  DnnDescriptor pack(library_, dnn::pack_descriptor);
+  pack.set(dnn::pack_ids, dnn::type_int64, std::span<const int64_t>(ids));
+  pack.set_bytes(dnn::pack_addresses, dnn::type_address, static_cast<int64_t>(bound.size()),
+                 bound.data());
+  pack.set(dnn::pack_workspace, dnn::type_address, workspace);
+  pack.finish();
+  library_.execute(plan_->get(), pack.get(), stream, name);
+}
+
+}  // namespace inductor_cuda
