@@ -230,7 +230,10 @@ static constexpr OpDef rows[] =
         {.schema = "nextafter(Tensor self, Tensor other) -> Tensor",
          .meta = binary_float_meta,
          .eager = fn<nextafter_kernel>,
-         .vjp = {{"self", "grad", [](const Tensor& g) { return g; }},
+         .vjp = {{"self", "grad, self, other",
+                  [](const Tensor& g, const Tensor& x, const Tensor& y) {
+                    return g.masked_fill(x.eq(y), 0);  // there the result is the other number
+                  }},
                  {"other", "grad", [](const Tensor& g) { return g.zeros_like(); }}},
          .linear = Without{"the smallest number is next to zero"}},
         {.schema = "frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)",

@@ -68,6 +68,30 @@ TEST_F(JointPasses, SeeBothHalvesAndTheTangents) {
                                 "backward tenon.vjp_aten_sin.self"));
 }
 
+// A draw that nobody reads stays, since later ones go on behind it; where a rule has put something
+// else in its place, none is made.
+TEST_F(JointPasses, DrawsThatAreReplacedAreNotMade) {
+  for (bool is_replaced : {false, true}) {
+    halves().clear();
+    auto flag = with_pass(message("test.draws{}", is_replaced), [=](JointGraph& graph) {
+      graph.rewrite([=](const JointCall& call) -> std::vector<Tensor> {
+        if (!is_replaced || call.op != "aten.rand.default") return {};
+        return {full({2}, 0.5, Dtype::f64)};
+      });
+    });
+    auto f = compile(
+        [](const Tensor& x) {
+          Tensor unread = randn({2}, Dtype::f64);
+          return x * rand({2}, Dtype::f64);
+        },
+        {.backend = "keeps_halves"});
+    f(leaf({1, 2})).sum().backward();
+    EXPECT_THAT(halves().at(0), HasSubstr("aten.randn.default"));
+    EXPECT_EQ(halves().at(0).find("aten.rand.default") == std::string::npos, is_replaced);
+    EXPECT_THAT(backward(), Not(HasSubstr("aten.rand")));
+  }
+}
+
 TEST_F(JointPasses, EditsShowInBothHalves) {
   auto flag = with_pass("test.edits", [](JointGraph& graph) {
     graph.rewrite([](const JointCall& call) -> std::vector<Tensor> {

@@ -62,5 +62,13 @@ TEST(SpecialRows, AnInstanceNormThatIsNotTrainedLeavesItsStatisticsAlone) {
   EXPECT_EQ(values_of(mean), values_of(full({2}, 0.1)));
 }
 
+// As PyTorch has it: where both numbers are equal the result depends on neither.
+TEST(SpecialRows, TheNeighbourOfANumberThatIsReachedHasNoGradient) {
+  Tensor x = tensor({1.0, 2.0, 5.0}).requires_grad_(), y = tensor({3.0, 1.0, 5.0}).requires_grad_();
+  nextafter(x, y).sum().backward();
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{1, 1, 0}));
+  EXPECT_EQ(y.grad().to_vector<double>(), (std::vector<double>{0, 0, 0}));
+}
+
 }  // namespace
 }  // namespace tenon
