@@ -16,11 +16,6 @@ namespace inductor {
 
 namespace {
 
-template <double (*f)(double)>
-float in_float(float x) {
-  return static_cast<float>(f(x));
-}
-
 template <class F>
 RuntimeSymbol symbol(const char* name, F* function) {
   return {name, reinterpret_cast<void*>(function)};
@@ -29,9 +24,6 @@ RuntimeSymbol symbol(const char* name, F* function) {
 #define TENON_LIBM(name) symbol<double(double)>("tenon_inductor_" #name "_f64", std::name)
 #define TENON_LIBM_2(name) symbol<double(double, double)>("tenon_inductor_" #name "_f64", std::name)
 const RuntimeSymbol symbols[] = {
-    symbol("tenon_inductor_erfinv_f32", in_float<erfinv_for_float>),
-    symbol("tenon_inductor_digamma_f32", in_float<digamma>),
-    symbol("tenon_inductor_lgamma_f32", in_float<lgamma>),
     symbol("tenon_inductor_erfinv_f64", erfinv), symbol("tenon_inductor_digamma_f64", digamma),
     symbol("tenon_inductor_lgamma_f64", lgamma), TENON_LIBM(exp2), TENON_LIBM(expm1),
     TENON_LIBM(log2), TENON_LIBM(log10), TENON_LIBM(log1p), TENON_LIBM(sin), TENON_LIBM(cos),

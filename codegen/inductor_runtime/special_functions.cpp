@@ -1,7 +1,7 @@
 // erfinv, digamma, lgamma and powers of integers.
 //
-// erfinv starts from the series near 0 or Winitzki's formula, which is within 0.5 %, and takes two
-// steps of Halley's method (three for double), each of which triples the number of right digits.
+// erfinv starts from the series near 0 or Winitzki's formula, which is within 0.5 %, and takes three
+// steps of Halley's method, each of which triples the number of right digits.
 // digamma is reflected to positive arguments, moved up to 10 by psi(x) = psi(x + 1) - 1/x, and
 // there the asymptotic series is good to 1e-17. Limits are those of the host's primitives: digamma
 // is infinite at 0, of the sign opposite to that of the 0, and NaN at negative integers;
@@ -27,20 +27,6 @@ double erfinv_guess(double a) {
   return std::sqrt(std::sqrt(t * t - log_rest / 0.147) - t);
 }
 
-template <int steps>
-double erfinv_by(double x) {
-  double a = std::fabs(x);
-  if (a == 1) return std::copysign(std::numeric_limits<double>::infinity(), x);
-  if (!(a < 1)) return std::numeric_limits<double>::quiet_NaN();
-  double y = erfinv_guess(a);
-  for (int step = 0; step < steps; ++step) {
-    double miss = a < 0.5 ? std::erf(y) - a : (1 - a) - std::erfc(y);
-    double change = miss * half_root_pi * std::exp(y * y);
-    y -= change / (1 + y * change);
-  }
-  return std::copysign(y, x);
-}
-
 double digamma_of_positive(double x) {
   double sum = 0;
   for (; x < 10; x += 1) sum -= 1 / x;
@@ -54,8 +40,18 @@ double digamma_of_positive(double x) {
 
 }  // namespace
 
-double erfinv(double x) { return erfinv_by<3>(x); }
-double erfinv_for_float(double x) { return erfinv_by<2>(x); }
+double erfinv(double x) {
+  double a = std::fabs(x);
+  if (a == 1) return std::copysign(std::numeric_limits<double>::infinity(), x);
+  if (!(a < 1)) return std::numeric_limits<double>::quiet_NaN();
+  double y = erfinv_guess(a);
+  for (int step = 0; step < 3; ++step) {
+    double miss = a < 0.5 ? std::erf(y) - a : (1 - a) - std::erfc(y);
+    double change = miss * half_root_pi * std::exp(y * y);
+    y -= change / (1 + y * change);
+  }
+  return std::copysign(y, x);
+}
 
 double digamma(double x) {
   if (x == 0) return std::copysign(std::numeric_limits<double>::infinity(), -x);

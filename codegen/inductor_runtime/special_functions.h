@@ -6,8 +6,6 @@
 namespace inductor {
 
 double erfinv(double x);
-/// For a result that is rounded to f32: one step less.
-double erfinv_for_float(double x);
 double digamma(double x);
 double lgamma(double x);
 /// Wraps; of a negative exponent what truncation towards 0 leaves.

@@ -6,6 +6,7 @@
 #include <llvm/IR/Module.h>
 
 #include <cmath>
+#include <string>
 
 namespace lanes {
 
@@ -52,12 +53,61 @@ Value* real_extreme(IRBuilderBase& b, Value* x, Value* y, bool maximum) {
   return b.CreateSelect(b.CreateFCmpUNO(y, y), y, out);
 }
 
-Value* real_fmod(IRBuilderBase& b, Value* x, Value* y) {
+Value* fmod_by_calls(IRBuilderBase& b, Value* x, Value* y) {
   llvm::Type* wide = x->getType()->getWithNewType(b.getDoubleTy());
   Value* out = call_lanes(b, "tenon_real_fmod", b.getDoubleTy(), b.CreateFPExt(x, wide),
                           b.CreateFPExt(y, wide));
   return b.CreateFPTrunc(out, x->getType());
 }
+
+/// fmod of lanes whose quotients have at most 22 bits: in double their products with the divisor are
+/// exact, and so is the quotient's whole part, since no quotient of two floats that is not whole
+/// comes nearer to a whole number than its rounding.
+Value* fmod_of_short_quotients(IRBuilderBase& b, Value* x, Value* y) {
+  llvm::Type* wide = x->getType()->getWithNewType(b.getDoubleTy());
+  Value *p = b.CreateFPExt(x, wide), *q = b.CreateFPExt(y, wide);
+  Value* whole = b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, b.CreateFDiv(p, q));
+  Value* rest = b.CreateFPTrunc(b.CreateFSub(p, b.CreateFMul(whole, q)), x->getType());
+  return b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, rest, x);
+}
+
+Value* has_short_quotients(IRBuilderBase& b, Value* x, Value* y) {
+  Value* size = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, y);
+  Value* is_finite = b.CreateFCmpOLT(size, number_like(y, HUGE_VAL));
+  Value* most = b.CreateFMul(size, number_like(y, 0x1p22));
+  Value* is_short = b.CreateFCmpOLT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), most);
+  return b.CreateAndReduce(b.CreateAnd(is_finite, is_short));
+}
+
+/// A function of the module that takes the fast form where all lanes allow it, as most do.
+llvm::Function* fmod_function(IRBuilderBase& b, llvm::Type* type) {
+  llvm::Function* caller = b.GetInsertBlock()->getParent();
+  llvm::Module* module = caller->getParent();
+  auto* vector = llvm::cast<llvm::FixedVectorType>(type);
+  std::string name = "tenon_fmod_lanes_" + std::to_string(vector->getNumElements());
+  if (llvm::Function* known = module->getFunction(name)) return known;
+  auto* made = llvm::Function::Create(llvm::FunctionType::get(type, {type, type}, false),
+                                      llvm::Function::InternalLinkage, name, module);
+  llvm::AttrBuilder as_caller(b.getContext(), caller->getAttributes().getFnAttrs());
+  made->addFnAttrs(as_caller);
+  llvm::IRBuilder<> in(llvm::BasicBlock::Create(b.getContext(), "entry", made));
+  auto* fast = llvm::BasicBlock::Create(b.getContext(), "fast", made);
+  auto* slow = llvm::BasicBlock::Create(b.getContext(), "slow", made);
+  Value *x = made->getArg(0), *y = made->getArg(1);
+  in.CreateCondBr(has_short_quotients(in, x, y), fast, slow);
+  in.SetInsertPoint(fast);
+  in.CreateRet(fmod_of_short_quotients(in, x, y));
+  in.SetInsertPoint(slow);
+  in.CreateRet(fmod_by_calls(in, x, y));
+  return made;
+}
+
+Value* real_fmod(IRBuilderBase& b, Value* x, Value* y) {
+  bool has_fast_form = x->getType()->isVectorTy() && x->getType()->getScalarType()->isFloatTy();
+  if (!has_fast_form) return fmod_by_calls(b, x, y);
+  return b.CreateCall(fmod_function(b, x->getType()), {x, y});
+}
+
 // The remainder with the sign of the divisor.
 Value* real_mod(IRBuilderBase& b, Value* x, Value* y) {
   Value* r = real_fmod(b, x, y);

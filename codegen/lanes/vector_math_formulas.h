@@ -38,6 +38,13 @@ Lanes asin_f32(Lanes x);
 Lanes acos_f32(Lanes x);
 Lanes atan_f32(Lanes x);
 Lanes atan2_f32(Lanes y, Lanes x);
+/// log(u) of normal doubles u > 0, to 1e-11. `near_one` is u - 1 as far as that was not rounded.
+Lanes log_wide(Lanes u, Lanes near_one);
+
+// The same: vector_math_gamma.cpp.
+Lanes lgamma_f32(Lanes x);
+Lanes digamma_f32(Lanes x);
+Lanes erfinv_f32(Lanes x);
 
 // Double precision: vector_math_double.cpp.
 Lanes exp_f64(Lanes x);

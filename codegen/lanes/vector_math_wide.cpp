@@ -76,6 +76,8 @@ Lanes log_to_base(Lanes x, double log_2, double log_e) {
 
 }  // namespace
 
+Lanes log_wide(Lanes u, Lanes near_one) { return logarithm(u, near_one).value(); }
+
 Lanes expm1_f32(Lanes x) {
   return copysign(narrowed(exponential(clamped(widened(x))).minus_one()), x);
 }

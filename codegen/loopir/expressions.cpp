@@ -42,6 +42,7 @@ Id Expressions::value(ValueNode node) {
 }
 
 Id Expressions::number(double number, int32_t dtype) {
+  if (dtype == TN_BOOL) return this->number(int64_t{number != 0}, dtype);
   if (!is_floating(dtype)) return this->number(static_cast<int64_t>(number), dtype);
   auto bits = std::bit_cast<uint64_t>(number);
   return value({value_constant, static_cast<uint16_t>(dtype), static_cast<Id>(bits),

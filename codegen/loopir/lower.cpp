@@ -33,7 +33,7 @@ void mark_loops(Program& program, size_t first, const std::set<uint32_t>& nodes)
     if (auto* loop = std::get_if<Loop>(&program.steps[s])) loop->nodes = nodes;
 }
 
-// Steps whose results nobody reads and that do nothing else.
+// Steps whose results nobody reads and that do nothing else. A draw moves the generator on.
 void drop_dead_steps(Program& program) {
   std::vector<bool> live(program.buffers.size(), false);
   for (const Output& o : program.outputs)
@@ -42,7 +42,7 @@ void drop_dead_steps(Program& program) {
   for (size_t i = program.steps.size(); i-- > 0;) {
     Access access = access_of(program, program.steps[i]);
     auto* op = std::get_if<Extern>(&program.steps[i]);
-    bool wanted = op && (op->has_effect || access.writes.empty());
+    bool wanted = op && (op->is_ordered || access.writes.empty());
     for (Id b : access.writes) wanted |= live[b];
     if (!wanted) continue;
     for (Id b : access.reads) live[b] = true;

@@ -12,6 +12,7 @@
 #include "kernel.h"
 
 #include <algorithm>
+#include <set>
 
 namespace loopir {
 
@@ -29,6 +30,7 @@ class NestMaker {
       : x_(program.expressions), kernel_(std::move(kernel)), vector_lanes_(lanes) {}
 
   Nest run() {
+    split_repeats();
     sort(kernel_.outer, nullptr);
     merge(kernel_.outer, nullptr);
     for (Stage& stage : kernel_.stages) {
@@ -99,6 +101,43 @@ class NestMaker {
     }
   }
 
+  /// Where a variable i stands in i % m and i / m only, as in repeated tensors, m dividing its
+  /// extent, i is q m + r: then both are lines. For m that fill a vector.
+  void split_repeats() {
+    for (size_t k = 0; k < kernel_.outer.size(); ++k) {
+      Id v = kernel_.outer[k];
+      int64_t m = divisor_of(v);
+      if (m < std::max<int64_t>(vector_lanes_, 4)) continue;
+      Id slow = x_.variable(x_.floordiv(x_.extent_of(v), x_.constant(m)));
+      Id fast = x_.variable(x_.constant(m));
+      Substitution by{{v, x_.add(x_.multiply(slow, x_.constant(m)), fast)}};
+      for (Stage& stage : kernel_.stages) substitute(stage, by);
+      kernel_.outer[k] = slow;
+      kernel_.outer.insert(kernel_.outer.begin() + static_cast<int64_t>(k) + 1, fast);
+    }
+  }
+  /// What v is divided by wherever it is divided; 0: by nothing, by several numbers, or with a rest.
+  int64_t divisor_of(Id v) {
+    for (const Stage& stage : kernel_.stages)
+      for (Id inner : stage.inner)
+        if (x_.depends_on(x_.extent_of(inner), v)) return 0;
+    std::set<int64_t> found;
+    for (const AccessIndex& a : indices(nullptr)) add_divisors(a.index, v, found);
+    auto extent = x_.number_of(x_.extent_of(v));
+    bool is_one = found.size() == 1 && extent;
+    return is_one && *found.begin() > 0 && *extent % *found.begin() == 0 ? *found.begin() : 0;
+  }
+  void add_divisors(Id index, Id v, std::set<int64_t>& found) {
+    if (!x_.depends_on(index, v)) return;
+    const IndexNode n = x_.index_at(index);
+    if (n.kind == IndexKind::mod || n.kind == IndexKind::floordiv) {
+      auto step = x_.coefficient(n.operands[0], v);
+      bool is_line = step && x_.is(*step, 1);
+      found.insert(is_line ? x_.number_of(n.operands[1]).value_or(0) : 0);
+    }
+    for (Id o : n.operands) add_divisors(o, v, found);
+  }
+
   static bool is_in_order(const Stage& stage) {
     return std::any_of(stage.statements.begin(), stage.statements.end(),
                        [](const Statement& s) { return s.is_scatter; });
@@ -151,13 +190,21 @@ class NestMaker {
     }
   }
 
+  // What an access is worth by how far apart lanes lie: blocks turned around and with gaps take more
+  // instructions, gathers many times as long.
+  static double ease_of(std::optional<int64_t> step) {
+    if (step == 1) return 1;
+    if (step == -1) return 0.9;
+    return step && *step >= 2 && *step <= 4 ? 0.5 : -0.5;
+  }
+
   // Accesses of unit stride less those that would be gathers, by how full vectors are.
   double score(Id v, const std::vector<AccessIndex>& all) {
     double sum = 0;
     for (const AccessIndex& a : all) {
       if (a.weight == 0 || !x_.depends_on(a.index, v)) continue;
       auto c = x_.coefficient(a.index, v);
-      sum += (c && x_.is(*c, 1) ? a.weight : -0.5 * a.weight) * a.share;
+      sum += a.weight * ease_of(c ? x_.number_of(*c) : std::nullopt) * a.share;
     }
     int64_t n = std::max<int64_t>(hint_of(v), 1);
     int64_t filled = (n + vector_lanes_ - 1) / vector_lanes_ * vector_lanes_;

@@ -118,7 +118,7 @@ OutputRecipe FunctionalOutputs::output_recipe(ValueId id) {
 std::vector<ViewStep> FunctionalOutputs::replayed(const Alias& alias) {
   std::vector<ViewStep> steps;
   for (const ViewStep& step : alias.chain) {
-    bool is_plain = !step.without_grad && (step.op->tags & TN_TAG_VIEW);
+    bool is_plain = !step.without_grad && (step.op->tags & TN_TAG_VIEW) && step.viewed.element < 0;
     std::vector<Value> args;
     for (size_t i = 0; i < step.args.size(); ++i) {
       const Value& a = step.args[i];

@@ -54,6 +54,21 @@ bool begins_at_base(const Alias& viewed, const Base& base) {
          });
 }
 
+// Where the arguments name values; a list may have holes. Elements of a list may share memory:
+// result k shows element k, so that one comes first.
+std::vector<ViewStep::Place> places_of_tensors(const Node& node, uint32_t result) {
+  std::vector<ViewStep::Place> places;
+  for (uint32_t i = 0; i < node.args.size(); ++i) {
+    const Value& a = node.args[i];
+    if (a.tag == Tag::ref) places.push_back({i});
+    for (uint32_t k = 0; a.tag == Tag::refs && k < a.count; ++k)
+      if (a.as<ValueId>()[k] != no_value) places.push_back({i, static_cast<int32_t>(k)});
+  }
+  auto own = [&](ViewStep::Place p) { return p.element == static_cast<int32_t>(result); };
+  std::ranges::stable_partition(places, own);
+  return places;
+}
+
 }  // namespace
 
 Number RenewedSymbols::renewed(Number value) const {
@@ -77,19 +92,37 @@ void FunctionalValues::add_memory(ValueId id, Base base) {
   bases_.push_back(std::move(base));
 }
 
+// Where the memory shows parts of complex numbers, a complex member is a view of pairs by place.
+std::vector<ViewStep> FunctionalValues::views_of_shared(const GraphValue& member, Dtype memory,
+                                                        SymInt first) {
+  static const OpEntry& as_strided = entry_of(OpId::aten_as_strided_default);
+  static const OpEntry& as_complex = entry_of(OpId::aten_view_as_complex_default);
+  bool is_pairs = member.meta.dtype != memory;
+  Dims sizes = member.meta.sizes, strides = member.meta.strides;
+  if (is_pairs) {
+    for (SymInt& stride : strides) stride = stride * 2;
+    sizes.push_back(2);
+    strides.push_back(1);
+  }
+  SymInt offset = member.offset * (is_pairs ? 2 : 1) - first;
+  auto& args = kept_arguments_.emplace_back(std::vector<Value>{
+      Value{}, Value::of(list_of(kept_dims_.emplace_back(std::move(sizes)))),
+      Value::of(list_of(kept_dims_.emplace_back(std::move(strides)))), Value::of(offset)});
+  std::vector<ViewStep> chain{{&as_strided, args}};
+  if (is_pairs) chain.push_back({&as_complex, kept_arguments_.emplace_back(1)});
+  return chain;
+}
+
 void FunctionalValues::add_shared_memory(const SharedInput& shared, uint32_t position,
                                          Tensor memory, SymInt first) {
-  static const OpEntry& as_strided = entry_of(OpId::aten_as_strided_default);
   bases_.push_back(
       {.current = memory, .input = shared.members[0], .position = position, .is_shared = true});
   for (uint32_t m : shared.members) {
     ValueId id = graph_.inputs()[m];
-    const GraphValue& v = graph_.value(id);
-    auto& args = kept_arguments_.emplace_back(
-        std::vector<Value>{Value{}, Value::of(list_of(v.meta.sizes)),
-                           Value::of(list_of(v.meta.strides)), Value::of(v.offset - first)});
-    ViewStep view{&as_strided, args};
-    aliases_[id] = Alias{bases_.size() - 1, {view}, apply_view(view, memory), 0, m, id};
+    std::vector<ViewStep> chain = views_of_shared(graph_.value(id), memory.dtype(), first);
+    Tensor value = memory;
+    for (const ViewStep& step : chain) value = apply_view(step, value);
+    aliases_[id] = Alias{bases_.size() - 1, std::move(chain), value, 0, m, id};
   }
   bases_.back().made = aliases_[graph_.inputs()[shared.members[0]]]->value;
 }
@@ -241,20 +274,21 @@ void FunctionalValues::give_memory(ValueId self, ValueId seen, Tensor content) {
 void FunctionalValues::add_result(const Node& node, const OpEntry& op, ValueId id, uint32_t index,
                                   Tensor value) {
   bool shares = false;
-  for (const Value& a : node.args) {
-    if (a.tag != Tag::ref ||
-        graph_.value(static_cast<ValueId>(a.payload)).kind != ValueKind::tensor)
-      continue;
-    Alias& viewed = *aliases_[a.payload];
+  for (ViewStep::Place place : places_of_tensors(node, index)) {
+    const Value& a = node.args[place.arg];
+    auto argument = place.element < 0 ? static_cast<ValueId>(a.payload)
+                                      : a.as<ValueId>()[static_cast<size_t>(place.element)];
+    if (graph_.value(argument).kind != ValueKind::tensor) continue;
+    Alias& viewed = *aliases_[argument];
     shares = shares || shares_storage(viewed.value, value);
-    if (!is_alias(id, static_cast<ValueId>(a.payload), viewed, value)) continue;
+    if (!is_alias(id, argument, viewed, value)) continue;
     Alias alias = viewed;
     if (!value.is_same(viewed.value)) {
       bool by_place = op.def->tags & OpTags::by_place;
       if (by_place && !alias.chain.empty() && begins_at_base(alias, bases_[alias.base]))
         alias.chain = {place_step(graph_.value(id), sym_offset_of(value))};
       else
-        alias.chain.push_back(view_step(node, op, index));
+        alias.chain.push_back(view_step(node, op, index, place));
       // As on the tape: a view of what needs a gradient, made while gradients are off, has none.
       alias.chain.back().without_grad = !thread_modes.grad_enabled && viewed.value.requires_grad();
       alias.value = value;
@@ -270,18 +304,20 @@ void FunctionalValues::add_result(const Node& node, const OpEntry& op, ValueId i
 
 // Views can be made anew long after their node: what they take besides the viewed tensor is kept as
 // it is now.
-ViewStep FunctionalValues::view_step(const Node& node, const OpEntry& op, uint32_t index) {
-  auto is_ref = [](const Value& a) { return a.tag == Tag::ref; };
-  bool is_fixed = std::none_of(node.args.begin() + 1, node.args.end(), is_ref);
+ViewStep FunctionalValues::view_step(const Node& node, const OpEntry& op, uint32_t index,
+                                     ViewStep::Place viewed) {
+  auto is_ref = [](const Value& a) { return a.tag == Tag::ref || a.tag == Tag::refs; };
+  bool is_fixed = viewed.arg == 0 && viewed.element < 0 &&
+                  std::none_of(node.args.begin() + 1, node.args.end(), is_ref);
   if (is_fixed && symbols_.empty()) return {&op, node.args, index};
   auto& args = kept_arguments_.emplace_back(node.args.begin(), node.args.end());
   auto kept = [this](ValueId id) {
     Value now = argument(id);
     return now.tag == Tag::tensor ? Value::of(kept_tensors_.emplace_back(*now.as<Tensor>())) : now;
   };
-  map_arguments(std::span(args).subspan(1), kept_lists_, kept,
-                [this](Number n) { return symbols_.renewed(n); });
-  return {&op, args, index};
+  if (viewed.element < 0) args[viewed.arg] = Value{};
+  map_arguments(args, kept_lists_, kept, [this](Number n) { return symbols_.renewed(n); });
+  return {&op, args, index, false, viewed};
 }
 
 bool FunctionalValues::is_alias(ValueId id, ValueId argument, const Alias& viewed,

@@ -85,8 +85,9 @@ class FunctionalValues {
 
  private:
   Value argument(ValueId id);
-  ViewStep view_step(const Node& node, const OpEntry& op, uint32_t index);
+  ViewStep view_step(const Node& node, const OpEntry& op, uint32_t index, ViewStep::Place viewed);
   ViewStep place_step(const GraphValue& seen, SymInt offset);
+  std::vector<ViewStep> views_of_shared(const GraphValue& member, Dtype memory, SymInt first);
   void become(ValueId self, const Alias& now);
   bool is_alias(ValueId id, ValueId argument, const Alias& viewed, const Tensor& value) const;
   void check_strided(const Alias& alias) const;
@@ -102,6 +103,7 @@ class FunctionalValues {
   ArgumentLists lists_;                            // of arguments()
   std::deque<std::vector<Value>> kept_arguments_;  // of views, as they were made
   std::deque<Tensor> kept_tensors_;                // likewise
+  std::deque<Dims> kept_dims_;                     // likewise
   ArgumentLists kept_lists_;                       // likewise
 };
 

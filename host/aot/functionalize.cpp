@@ -54,7 +54,7 @@ void Functionalizer::add_shared_inputs() {
     SharedExtent extent = extent_of(graph_, shared);
     const TensorMeta& like = graph_.value(graph_.inputs()[shared.members[0]]).meta;
     Dims size{extent.size};
-    Tensor fake = recorder_.add_input(contiguous_meta(list_of(size), like.dtype, like.device), 0,
+    Tensor fake = recorder_.add_input(contiguous_meta(list_of(size), shared.dtype, like.device), 0,
                                       GraphValue());
     values_.add_shared_memory(shared, position++, fake, extent.first);
   }
@@ -221,7 +221,7 @@ void simplify_lowered(Graph& graph, const LowerOptions& options) {
   fold_constants(graph);
   canonicalize(graph);
   if (options.merge_expressions) merge_common_subexpressions(graph);
-  if (options.remove_dead_code) remove_dead_code(graph);
+  if (options.remove_dead_code) remove_dead_code(graph, {.keep_random = true});
 }
 
 namespace {

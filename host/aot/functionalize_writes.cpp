@@ -1,7 +1,9 @@
 // Functionalisation of nodes that write: which op computes the new content, and of what.
 #include "aot/functionalizer.h"
+#include "autograd/vjp_plan.h"
 #include "core/error.h"
 #include "core/sym/sym_int.h"
+#include "ops/complex_forms.h"
 #include "ops/forms/functional_form.h"
 #include "ops/op_ids.h"
 #include "ops/op_table.h"
@@ -40,10 +42,18 @@ bool resizes(const Node& node) {
   return node.op == OpId::aten_resize__default || node.op == OpId::aten_resize_as__default;
 }
 
+// The tape takes no notice of a comparison in place: gradients go on as if nothing was written.
+bool is_on_tape(const OpEntry& op, const std::vector<Value>& args) {
+  if (!op.functional || op.out_form) return op.def->vjp.kind != Vjp::Kind::none;
+  CallArgs call{&op, args.data(), nullptr, op.n_args, 0};
+  return is_complex_form(call) || vjp_plan(call).kind != VjpPlan::Kind::none;
+}
+
 }  // namespace
 
 // A node that writes: the functional form computes the new content of what it writes.
 void Functionalizer::lower_write(const Node& node, const OpEntry& op, std::vector<Value>& args) {
+  EnableGradGuard mode(thread_modes.grad_enabled && (!options_.training || is_on_tape(op, args)));
   if (op.out_form) return lower_out(node, op, args);
   if (resizes(node))
     return values_.resize(static_cast<ValueId>(node.args[0].payload), node.first_result);

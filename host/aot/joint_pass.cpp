@@ -13,6 +13,8 @@
 
 #include <tenon/joint_pass.h>
 
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -62,7 +64,9 @@ class Rewriting {
       show_call(graph_.node(n));
     }
     show_inputs(true);
-    return copy_.finish();
+    std::shared_ptr<Graph> changed = copy_.finish();
+    drop_replaced_draws(*changed);
+    return changed;
   }
 
  private:
@@ -112,12 +116,35 @@ class Rewriting {
             "the rule of a joint pass: expected {} tensors for {}, found {}; give one for each "
             "result, or none to leave the call",
             values.size(), name, others.size());
-    for (size_t i = 0; i < values.size(); ++i) copy_.replace(values[i], std::move(others[i]));
+    for (size_t i = 0; i < values.size(); ++i) {
+      replaced_.push_back(copy_.recorder().value_of(copy_.fake(values[i])));
+      copy_.replace(values[i], std::move(others[i]));
+    }
+  }
+
+  // A draw that nobody reads stays, one that a rule has put something else in place of does not.
+  void drop_replaced_draws(Graph& graph) const {
+    std::vector<bool> read(graph.values().size());
+    for (ValueId v : graph.outputs())
+      if (v != no_value) read[v] = true;
+    for (const Node& node : graph.nodes())
+      Graph::for_each_use(node, [&](ValueId v) { read[v] = true; });
+    std::vector<bool> dead(graph.nodes().size());
+    for (ValueId v : replaced_) {
+      if (graph.value(v).source != ValueSource::node) continue;
+      uint32_t n = graph.value(v).source_index;
+      const Node& node = graph.node(n);
+      auto results = read.begin() + node.first_result;
+      dead[n] = (entry_of(node.op).tags & TN_TAG_RANDOM) &&
+                std::none_of(results, results + node.n_results, std::identity());
+    }
+    if (std::ranges::find(dead, true) != dead.end()) graph.erase_nodes(dead);
   }
 
   const Graph& graph_;
   const JointGraph::Rule& rule_;
   GraphCopy copy_;
+  std::vector<ValueId> replaced_;  // of the copy, what rules have put something else in place of
   bool tangents_shown_ = false;
 };
 
@@ -132,7 +159,7 @@ void register_joint_pass(std::string name, JointPass pass) {
 void JointGraph::rewrite(const Rule& rule) {
   require(static_cast<bool>(rule), "JointGraph::rewrite: expected a function, found none");
   joint_.graph = Rewriting(*joint_.graph, rule).run();
-  remove_dead_code(*joint_.graph);
+  remove_dead_code(*joint_.graph, {.keep_random = true});
 }
 
 std::string JointGraph::text() const { return to_text(*joint_.graph); }

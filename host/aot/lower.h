@@ -56,6 +56,7 @@ struct OutputRecipe {
 /// functional graph, one-dimensional, from the lowest to the highest element of them all.
 struct SharedInput {
   std::vector<uint32_t> members;  ///< inputs of the original graph
+  Dtype dtype = Dtype::f32;       ///< of that one: real where some show complex numbers, some parts
 };
 
 /// What a joint graph computes besides the results: their derivative. After the inputs that the

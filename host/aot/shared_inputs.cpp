@@ -71,15 +71,32 @@ void add_member(std::vector<std::vector<Member>>& groups, Member member) {
   groups.push_back(std::move(joined));
 }
 
-void check(const Graph& graph, const SharedInput& shared) {
-  const GraphValue& first = graph.value(graph.inputs()[shared.members[0]]);
+// Of the parts of a complex number; other dtypes stay what they are.
+Dtype real_type(Dtype dtype) {
+  return dtype == Dtype::c32    ? Dtype::f16
+         : dtype == Dtype::c64  ? Dtype::f32
+         : dtype == Dtype::c128 ? Dtype::f64
+                                : dtype;
+}
+
+// One dtype for all, or complex numbers and their parts.
+void settle_dtype(const Graph& graph, SharedInput& shared) {
+  auto dtype_of = [&](uint32_t m) { return graph.value(graph.inputs()[m]).meta.dtype; };
+  uint32_t first = shared.members[0];
+  shared.dtype = dtype_of(first);
   for (uint32_t m : shared.members) {
-    const GraphValue& v = graph.value(graph.inputs()[m]);
-    require(v.meta.dtype == first.meta.dtype, ErrorCode::unsupported,
+    if (dtype_of(m) == shared.dtype) continue;
+    shared.dtype = real_type(dtype_of(first));
+    require(real_type(dtype_of(m)) == shared.dtype, ErrorCode::unsupported,
             "inputs {} and {} share memory that the graph writes, as {} and as {}; clone one of "
             "them",
-            shared.members[0], m, first.meta.dtype, v.meta.dtype);
+            first, m, dtype_of(first), dtype_of(m));
   }
+}
+
+// How many elements of the memory's dtype one of this dtype is.
+int64_t elements_in(Dtype memory, Dtype dtype) {
+  return static_cast<int64_t>(itemsize(dtype) / itemsize(memory));
 }
 
 }  // namespace
@@ -96,7 +113,7 @@ std::vector<SharedInput> shared_inputs(const Graph& graph) {
       SharedInput shared;
       for (const Member& m : group) shared.members.push_back(m.index);
       std::sort(shared.members.begin(), shared.members.end());
-      check(graph, shared);
+      settle_dtype(graph, shared);
       out.push_back(std::move(shared));
     }
   }
@@ -104,15 +121,23 @@ std::vector<SharedInput> shared_inputs(const Graph& graph) {
 }
 
 SharedExtent extent_of(const Graph& graph, const SharedInput& shared) {
-  SymInt first = graph.value(graph.inputs()[shared.members[0]]).offset;
-  for (uint32_t m : shared.members) first = sym_min(first, graph.value(graph.inputs()[m]).offset);
+  auto value_of = [&](uint32_t m) -> const GraphValue& { return graph.value(graph.inputs()[m]); };
+  auto width_of = [&](uint32_t m) { return elements_in(shared.dtype, value_of(m).meta.dtype); };
+  auto begin_of = [&](uint32_t m) { return value_of(m).offset * width_of(m); };
+  SymInt first = begin_of(shared.members[0]);
+  int64_t widest = 1;
+  for (uint32_t m : shared.members) {
+    first = sym_min(first, begin_of(m));
+    widest = std::max(widest, width_of(m));
+  }
+  if (widest > 1) first = first / widest * widest;  // an imaginary part is the second of its pair
   SymInt size = 0;
   for (uint32_t m : shared.members) {
-    const GraphValue& v = graph.value(graph.inputs()[m]);
-    SymInt end = v.offset - first + 1;
+    const GraphValue& v = value_of(m);
+    SymInt last = v.offset;
     for (size_t d = 0; d < v.meta.sizes.size(); ++d)
-      end = end + (v.meta.sizes[d] - 1) * v.meta.strides[d];
-    size = sym_max(size, end);
+      last = last + (v.meta.sizes[d] - 1) * v.meta.strides[d];
+    size = sym_max(size, (last + 1) * width_of(m) - first);
   }
   return {first, size};
 }

@@ -16,7 +16,13 @@ namespace tenon {
 
 Tensor apply_view(const ViewStep& step, const Tensor& parent) {
   std::vector<Value> args(step.args.begin(), step.args.end());
-  args[0] = Value::of(parent);
+  Value& viewed = args[step.viewed.arg];
+  std::vector<Tensor> list;
+  if (step.viewed.element >= 0) {
+    list.assign(viewed.as<Tensor>(), viewed.as<Tensor>() + viewed.count);
+    list[static_cast<size_t>(step.viewed.element)] = parent;
+  }
+  viewed = list.empty() ? Value::of(parent) : Value::of(TensorList(list));
   Value results[8];
   auto n_results = step.op->schema.returns_list() ? 1u : step.op->n_returns;
   EnableGradGuard mode(thread_modes.grad_enabled && !step.without_grad);

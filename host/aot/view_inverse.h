@@ -7,12 +7,19 @@
 
 namespace tenon {
 
-/// One view op with its arguments; argument 0 stands for the tensor that is viewed.
+/// One view op with its arguments, of which one, or an element of one, stands for the tensor that is
+/// viewed.
 struct ViewStep {
+  /// Where in the arguments; `element` counts in a list, as einsum and meshgrid take one.
+  struct Place {
+    uint32_t arg = 0;
+    int32_t element = -1;
+  };
   const OpEntry* op;
-  std::span<const Value> args;  ///< without values of a graph but for argument 0
+  std::span<const Value> args;  ///< without values of a graph but for the viewed one
   uint32_t result = 0;          ///< of ops that give several views
   bool without_grad = false;    ///< made while gradients were off
+  Place viewed;
 };
 
 /// The view of `parent`.

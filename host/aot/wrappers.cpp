@@ -86,21 +86,28 @@ class InferenceWrapper final : public Artifact {
   // All that the members show, as one tensor; it keeps their storage alive.
   static Tensor span_of_overlapping(const SharedInput& shared,
                                     std::span<detail::TensorHead*> inputs) {
-    char *first = nullptr, *last = nullptr;
+    char *first = nullptr, *last = nullptr, *widest = nullptr;
+    const int64_t own_width = itemsize(shared.dtype);
+    int64_t width = own_width;
     for (uint32_t m : shared.members) {
       const detail::TensorHead* h = inputs[m];
       auto rank = static_cast<size_t>(h->ndim);
       auto* begin = static_cast<char*>(h->data);
-      char* end = begin + span_of({h->sizes, rank}, {h->strides, rank}) *
-                              static_cast<int64_t>(itemsize(static_cast<Dtype>(h->dtype)));
+      int64_t element = itemsize(static_cast<Dtype>(h->dtype));
+      char* end = begin + span_of({h->sizes, rank}, {h->strides, rank}) * element;
       first = first ? std::min(first, begin) : begin;
       last = std::max(last, end);
+      if (element <= width) continue;
+      width = element;
+      widest = begin;
     }
+    // As extent_of: from the beginning of a pair.
+    if (widest) first = widest - (widest - first + width - 1) / width * width;
     Tensor member = share(inputs[shared.members[0]]);
-    auto n = (last - first) / static_cast<int64_t>(itemsize(member.dtype()));
+    int64_t n = (last - first) / own_width;
     auto* owner = new StorageRef(impl_of(member)->storage_ref);
     return from_memory_on(
-        member.device(), first, {n}, member.dtype(), std::nullopt,
+        member.device(), first, {n}, shared.dtype, std::nullopt,
         [](void* o) { delete static_cast<StorageRef*>(o); }, owner);
   }
 

@@ -59,7 +59,7 @@ void set_history(const Tensor& t, std::shared_ptr<Node> node, uint32_t input) {
 }  // namespace autograd
 
 const Tensor& Tensor::requires_grad_(bool value) const {
-  require(defined(), "requires_grad_: the tensor is undefined");
+  if (!defined()) detail::fail_undefined("requires_grad_");
   require(!value || is_differentiable(dtype()),
           "requires_grad_: only floating and complex tensors have gradients, found {}", dtype());
   require(
@@ -76,7 +76,7 @@ const Tensor& Tensor::requires_grad_(bool value) const {
 }
 
 Tensor Tensor::grad() const {
-  require(defined(), "grad: the tensor is undefined");
+  if (!defined()) detail::fail_undefined("grad");
   if (thread_modes.tracer) {
     autograd::gradient_touched_slot(*this, true);
     if (is_fake())
@@ -89,7 +89,7 @@ Tensor Tensor::grad() const {
 }
 
 void Tensor::set_grad(const Tensor& gradient) const {
-  require(defined(), "set_grad: the tensor is undefined");
+  if (!defined()) detail::fail_undefined("set_grad");
   if (gradient.defined()) {
     bool same = autograd::same_sizes(gradient.sizes(), sizes()) && gradient.dtype() == dtype() &&
                 gradient.device() == device();
@@ -114,13 +114,13 @@ void Tensor::set_grad(const Tensor& gradient) const {
 }
 
 bool Tensor::is_leaf() const {
-  require(defined(), "is_leaf: the tensor is undefined");
+  if (!defined()) detail::fail_undefined("is_leaf");
   if (autograd::node_of(*this)) return false;
   return !thread_modes.tracer || !is_fake() || autograd::is_leaf_slot(*this);
 }
 
 void Tensor::retain_grad() const {
-  require(defined(), "retain_grad: the tensor is undefined");
+  if (!defined()) detail::fail_undefined("retain_grad");
   require(requires_grad(),
           "retain_grad: this tensor needs no gradient; call requires_grad_() first");
   if (is_fake() && thread_modes.tracer) {

@@ -130,7 +130,7 @@ static void* exposed_address(const Tensor& real) {
 }
 
 void* Tensor::data(std::source_location where) const {
-  require(defined(), "data: the tensor is undefined");
+  if (!defined()) detail::fail_undefined("data");
   if (!is_fake()) return exposed_address(*this);
   if (!thread_modes.tracer && config::flags().functorch.fake_tensor_allow_unsafe_data_ptr_access)
     return nullptr;
@@ -138,7 +138,7 @@ void* Tensor::data(std::source_location where) const {
 }
 
 void* Tensor::checked_data(Dtype wanted, std::source_location where) const {
-  require(defined(), "data_ptr: the tensor is undefined");
+  if (!defined()) detail::fail_undefined("data_ptr");
   require(dtype() == wanted, "data_ptr: the tensor has dtype {}, but {} was asked for", dtype(),
           wanted);
   return data(where);
@@ -166,7 +166,7 @@ void check(SymBool condition, std::string_view text, std::source_location where)
 }
 
 void check(const Tensor& condition, std::string_view text, std::source_location where) {
-  require(condition.defined(), "check: the tensor is undefined");
+  if (!condition.defined()) detail::fail_undefined("check");
   bool becomes_node = condition.is_fake() && thread_modes.tracer &&
                       config::flags().dynamo.rewrite_assert_with_torch_assert;
   if (becomes_node) return _assert_async(condition, text.empty() ? "check" : text);

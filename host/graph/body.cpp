@@ -182,7 +182,7 @@ std::shared_ptr<Graph> record_body(std::span<const TensorMeta> inputs, const Bod
   for (NodeId n = 0; on_tape && n < body->nodes().size(); ++n) body->node(n).facts.erase("grad");
   isolate_outputs(*body);
   bind_shown_symbols(*body);
-  remove_dead_code(*body);
+  remove_dead_code(*body, {.keep_random = true});
   return body;
 }
 

@@ -1,6 +1,7 @@
 // Layers with parameters.
+#include "nn/dense.h"
+
 #include <tenon/autograd.h>
-#include <tenon/nn/init.h>
 #include <tenon/nn/layers.h>
 #include <tenon/ops/create.h>
 #include <tenon/ops/index.h>
@@ -8,35 +9,8 @@
 #include <tenon/ops/nn.h>
 #include <tenon/tree.h>
 
-#include <cmath>
-
 namespace tenon::nn {
 namespace {
-
-// What PyTorch's linear and convolution layers begin with: the bound of kaiming_uniform_ with
-// a = sqrt(5), which is 1 / sqrt(fan in), for weight and bias alike.
-void reset_dense(const Tensor& weight, const Tensor& bias) {
-  int64_t fan_in = init::fans_of(weight).in;
-  double bound = fan_in > 0 ? 1 / std::sqrt(static_cast<double>(fan_in)) : 0;
-  init::uniform_(weight, -bound, bound);
-  if (bias.defined()) init::uniform_(bias, -bound, bound);
-}
-
-void require_positive(std::string_view layer, std::string_view what, int64_t value) {
-  require(value > 0, "{}: expected {} of 1 or more, found {}", layer, what, value);
-}
-
-// The channels of a convolution, checked, as the first sizes of its weight.
-std::vector<int64_t> weight_sizes(std::string_view layer, int64_t in, int64_t out, int64_t groups) {
-  require_positive(layer, "in_channels", in);
-  require_positive(layer, "out_channels", out);
-  require_positive(layer, "groups", groups);
-  require(in % groups == 0 && out % groups == 0,
-          "{}: expected in_channels and out_channels to be multiples of groups = {}, found {} and "
-          "{}",
-          layer, groups, in, out);
-  return {out, in / groups};
-}
 
 int64_t padding_row(std::string_view layer, std::optional<int64_t> index, int64_t rows) {
   if (!index) return -1;
@@ -70,9 +44,9 @@ Tensor Linear::forward(const Tensor& x) const { return linear(x, weight, bias); 
 Conv1d::Conv1d(int64_t in_channels, int64_t out_channels, int64_t kernel_size,
                const Conv1dOptions& options)
     : options_(options) {
-  auto sizes = weight_sizes("Conv1d", in_channels, out_channels, options.groups);
+  require_channels("Conv1d", in_channels, out_channels, options.groups);
   require_positive("Conv1d", "kernel_size", kernel_size);
-  weight = Parameter(empty({sizes[0], sizes[1], kernel_size}));
+  weight = Parameter(empty({out_channels, in_channels / options.groups, kernel_size}));
   if (options.bias) bias = Parameter(empty({out_channels}));
   reset_parameters();
 }
@@ -87,9 +61,10 @@ Tensor Conv1d::forward(const Tensor& x) const {
 Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, Size2 kernel_size,
                const Conv2dOptions& options)
     : options_(options) {
-  auto sizes = weight_sizes("Conv2d", in_channels, out_channels, options.groups);
+  require_channels("Conv2d", in_channels, out_channels, options.groups);
   require_positive("Conv2d", "kernel_size", std::min(kernel_size.height, kernel_size.width));
-  weight = Parameter(empty({sizes[0], sizes[1], kernel_size.height, kernel_size.width}));
+  weight = Parameter(
+      empty({out_channels, in_channels / options.groups, kernel_size.height, kernel_size.width}));
   if (options.bias) bias = Parameter(empty({out_channels}));
   reset_parameters();
 }
@@ -103,15 +78,14 @@ Tensor Conv2d::forward(const Tensor& x) const {
                 options_.groups);
 }
 
-BatchNorm::BatchNorm(int64_t num_features, const BatchNormOptions& options, int64_t min_dims,
-                     int64_t max_dims)
-    : options_(options), min_dims_(min_dims), max_dims_(max_dims) {
-  require_positive("BatchNorm", "num_features", num_features);
-  if (options.affine) {
+StatisticsNorm::StatisticsNorm(std::string_view layer, int64_t num_features, bool affine,
+                               bool track_running_stats) {
+  require_positive(layer, "num_features", num_features);
+  if (affine) {
     weight = Parameter(empty({num_features}));
     bias = Parameter(empty({num_features}));
   }
-  if (options.track_running_stats) {
+  if (track_running_stats) {
     running_mean = Buffer(empty({num_features}));
     running_var = Buffer(empty({num_features}));
     num_batches_tracked = Buffer(zeros({}, Dtype::i64));
@@ -120,18 +94,25 @@ BatchNorm::BatchNorm(int64_t num_features, const BatchNormOptions& options, int6
   reset_parameters();
 }
 
-void BatchNorm::reset_parameters() {
+void StatisticsNorm::reset_parameters() {
   if (!weight.defined()) return;
   init::ones_(weight);
   init::zeros_(bias);
 }
 
-void BatchNorm::reset_running_stats() {
+void StatisticsNorm::reset_running_stats() {
   if (!running_mean.defined()) return;
   init::zeros_(running_mean);
   init::ones_(running_var);
   init::zeros_(num_batches_tracked);
 }
+
+BatchNorm::BatchNorm(int64_t num_features, const BatchNormOptions& options, int64_t min_dims,
+                     int64_t max_dims)
+    : StatisticsNorm("BatchNorm", num_features, options.affine, options.track_running_stats),
+      options_(options),
+      min_dims_(min_dims),
+      max_dims_(max_dims) {}
 
 Tensor BatchNorm::forward(const Tensor& x) const {
   require(x.dim() >= min_dims_ && x.dim() <= max_dims_, "{}: expected {} dimensions, found {}",
@@ -145,6 +126,21 @@ Tensor BatchNorm::forward(const Tensor& x) const {
   }
   return batch_norm(x, weight, bias, running_mean, running_var, is_training() || !tracked,
                     weight_of_batch, options_.eps, /*cudnn_enabled=*/true);
+}
+
+InstanceNorm::InstanceNorm(int64_t num_features, const InstanceNormOptions& options, int64_t dims)
+    : StatisticsNorm("InstanceNorm", num_features, options.affine, options.track_running_stats),
+      options_(options),
+      dims_(dims) {}
+
+Tensor InstanceNorm::forward(const Tensor& x) const {
+  require(x.dim() == dims_ || x.dim() == dims_ - 1, "{}: expected {} or {} dimensions, found {}",
+          type_name(), dims_ - 1, dims_, x);
+  bool has_batch = x.dim() == dims_, tracked = running_mean.defined();
+  Tensor y = instance_norm(has_batch ? x : x.unsqueeze(0), weight, bias, running_mean, running_var,
+                           is_training() || !tracked, options_.momentum, options_.eps,
+                           /*cudnn_enabled=*/true);
+  return has_batch ? y : y.squeeze(0);
 }
 
 LayerNorm::LayerNorm(IntList normalized_shape, LayerNormOptions options)

@@ -86,5 +86,57 @@ Tensor KLDivLoss::forward(const Tensor& input, const Tensor& target) const {
   return kl_div(input, target, number_of(Reduction::sum), log_target_).div(input.size(0));
 }
 
+MarginRankingLoss::MarginRankingLoss(double margin, Reduction reduction)
+    : margin_(margin), reduction_(checked("MarginRankingLoss", reduction)) {}
+Tensor MarginRankingLoss::forward(const Tensor& first, const Tensor& second,
+                                  const Tensor& y) const {
+  return margin_ranking_loss(first, second, y, margin_, number_of(reduction_));
+}
+
+HingeEmbeddingLoss::HingeEmbeddingLoss(double margin, Reduction reduction)
+    : margin_(margin), reduction_(checked("HingeEmbeddingLoss", reduction)) {}
+Tensor HingeEmbeddingLoss::forward(const Tensor& input, const Tensor& y) const {
+  return hinge_embedding_loss(input, y, margin_, number_of(reduction_));
+}
+
+CosineEmbeddingLoss::CosineEmbeddingLoss(double margin, Reduction reduction)
+    : margin_(margin), reduction_(checked("CosineEmbeddingLoss", reduction)) {}
+Tensor CosineEmbeddingLoss::forward(const Tensor& first, const Tensor& second,
+                                    const Tensor& y) const {
+  return cosine_embedding_loss(first, second, y, margin_, number_of(reduction_));
+}
+
+TripletMarginLoss::TripletMarginLoss(const TripletMarginOptions& options) : options_(options) {
+  checked("TripletMarginLoss", options.reduction);
+}
+Tensor TripletMarginLoss::forward(const Tensor& anchor, const Tensor& positive,
+                                  const Tensor& negative) const {
+  return triplet_margin_loss(anchor, positive, negative, options_.margin, options_.p, options_.eps,
+                             options_.swap, number_of(options_.reduction));
+}
+
+CTCLoss::CTCLoss(const CTCOptions& options) : options_(options) {
+  checked("CTCLoss", options.reduction);
+}
+Tensor CTCLoss::forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                        const Tensor& target_lengths) const {
+  return ctc_loss(log_probs, targets, input_lengths, target_lengths, options_.blank,
+                  number_of(options_.reduction), options_.zero_infinity);
+}
+
+PoissonNLLLoss::PoissonNLLLoss(const PoissonNLLOptions& options) : options_(options) {
+  checked("PoissonNLLLoss", options.reduction);
+}
+Tensor PoissonNLLLoss::forward(const Tensor& input, const Tensor& target) const {
+  return poisson_nll_loss(input, target, options_.log_input, options_.full, options_.eps,
+                          number_of(options_.reduction));
+}
+
+SoftMarginLoss::SoftMarginLoss(Reduction reduction)
+    : reduction_(checked("SoftMarginLoss", reduction)) {}
+Tensor SoftMarginLoss::forward(const Tensor& input, const Tensor& y) const {
+  return soft_margin_loss(input, y, number_of(reduction_));
+}
+
 }  // namespace nn
 }  // namespace tenon

@@ -10,6 +10,8 @@
 // Cost of one eager step, passes over memory a parameter: SGD 1 (with momentum 3), Adam 8.
 // Sources: Kingma, Ba, "Adam" (2015); Loshchilov, Hutter, "Decoupled weight decay regularization"
 // (2019); Reddi et al., "On the convergence of Adam and beyond" (2018).
+#include "nn/optim_parts.h"
+
 #include <tenon/autograd.h>
 #include <tenon/ops/create.h>
 #include <tenon/ops/pointwise.h>
@@ -24,14 +26,6 @@
 namespace tenon::optim {
 namespace {
 
-void require_at_least_zero(std::string_view optimizer, std::string_view what, double value) {
-  require(value >= 0, "{}: expected {} of 0 or more, found {}", optimizer, what, value);
-}
-
-void require_fraction(std::string_view optimizer, std::string_view what, double value) {
-  require(value >= 0 && value < 1, "{}: expected {} in [0, 1), found {}", optimizer, what, value);
-}
-
 Tensor number(double value, Device device) {
   return full({}, value, Dtype::f64, std::nullopt, device);
 }
@@ -43,12 +37,6 @@ Device device_of(const std::vector<Tensor>& parameters) {
   bool together = std::ranges::all_of(
       parameters, [&](const Tensor& p) { return p.defined() && p.device() == first; });
   return together ? first : kCPU;
-}
-
-// g, or -g to climb, with the pull of weight decay.
-Tensor descent(const Tensor& grad, const Tensor& parameter, bool maximize, double weight_decay) {
-  Tensor g = maximize ? grad.neg() : grad;
-  return weight_decay != 0 ? g.add(parameter, weight_decay) : g;
 }
 
 }  // namespace
@@ -91,7 +79,8 @@ void Optimizer::add_group(const std::vector<Tensor>& parameters, double lr, doub
             group.slots.size(), p);
     Group::Slot slot{p, {}};
     for (const StateKind& kind : group.kinds)
-      slot.state.push_back(kind.is_number ? number(kind.initial, p.device()) : zeros_like(p.detach()));
+      slot.state.push_back(kind.is_number ? number(kind.initial, p.device())
+                                          : zeros_like(p.detach()));
     group.slots.push_back(std::move(slot));
   }
   require(!group.slots.empty(), "optimizer: expected parameters, found an empty list");
@@ -220,8 +209,7 @@ void Adam::update(size_t group, const Tensor& parameter, const Tensor& grad,
   const Tensor &step = state[0], &mean = state[1], &square = state[2];
   double beta2 = o.betas.second;
   step.add_(1);
-  if (o.decoupled_weight_decay && o.weight_decay != 0)
-    parameter.mul_(lr.mul(-o.weight_decay).add_(1));
+  if (o.decoupled_weight_decay) decay(parameter, lr, o.weight_decay);
   Tensor g = descent(grad, parameter, o.maximize, o.decoupled_weight_decay ? 0 : o.weight_decay);
   mean.lerp_(g, (1 - beta1).to(mean.dtype()));
   square.mul_(beta2).addcmul_(g, g, 1 - beta2);

@@ -6,6 +6,15 @@
 #include <numbers>
 
 namespace tenon::optim {
+namespace {
+
+// Half a cosine from `from` to `to` in `length` steps.
+double annealed(double from, double to, int64_t step, int64_t length) {
+  double angle = std::numbers::pi * static_cast<double>(step) / static_cast<double>(length);
+  return to + (from - to) * (1 + std::cos(angle)) / 2;
+}
+
+}  // namespace
 
 Scheduler::Scheduler(Optimizer& optimizer) : optimizer_(optimizer) {
   for (const Group& g : optimizer.groups()) {
@@ -69,6 +78,21 @@ LinearLR::LinearLR(Optimizer& optimizer, double start_factor, double end_factor,
         return start_factor + (end_factor - start_factor) * done / static_cast<double>(total_iters);
       }) {}
 
+ConstantLR::ConstantLR(Optimizer& optimizer, double factor, int64_t total_iters)
+    : LambdaLR(optimizer, [=](int64_t epoch) {
+        require(factor >= 0 && factor <= 1, "ConstantLR: expected a factor in [0, 1], found {}",
+                factor);
+        return epoch < total_iters ? factor : 1;
+      }) {}
+
+PolynomialLR::PolynomialLR(Optimizer& optimizer, int64_t total_iters, double power)
+    : LambdaLR(optimizer, [=](int64_t epoch) {
+        require(total_iters > 0, "PolynomialLR: expected total_iters of 1 or more, found {}",
+                total_iters);
+        double done = static_cast<double>(std::min(epoch, total_iters));
+        return std::pow(1 - done / static_cast<double>(total_iters), power);
+      }) {}
+
 CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, int64_t t_max, double eta_min)
     : Scheduler(optimizer), t_max_(t_max), eta_min_(eta_min) {
   require(t_max > 0, "CosineAnnealingLR: expected t_max of 1 or more, found {}", t_max);
@@ -76,8 +100,55 @@ CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, int64_t t_max, double
 }
 
 double CosineAnnealingLR::lr_at(int64_t epoch, double base) const {
-  double angle = std::numbers::pi * static_cast<double>(epoch) / static_cast<double>(t_max_);
-  return eta_min_ + (base - eta_min_) * (1 + std::cos(angle)) / 2;
+  return annealed(base, eta_min_, epoch, t_max_);
+}
+
+CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(Optimizer& optimizer, int64_t t_0,
+                                                         int64_t t_mult, double eta_min)
+    : Scheduler(optimizer), t_0_(t_0), t_mult_(t_mult), eta_min_(eta_min) {
+  require(t_0 > 0 && t_mult > 0,
+          "CosineAnnealingWarmRestarts: expected t_0 and t_mult of 1 or more, found {} and {}", t_0,
+          t_mult);
+  begin();
+}
+
+double CosineAnnealingWarmRestarts::lr_at(int64_t epoch, double base) const {
+  if (t_mult_ == 1) return annealed(base, eta_min_, epoch % t_0_, t_0_);
+  int64_t length = t_0_;
+  for (; epoch >= length; length *= t_mult_) epoch -= length;
+  return annealed(base, eta_min_, epoch, length);
+}
+
+SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<const Scheduler*> schedules,
+                           std::vector<int64_t> milestones)
+    : Scheduler(optimizer), schedules_(std::move(schedules)), milestones_(std::move(milestones)) {
+  require(schedules_.size() == milestones_.size() + 1,
+          "SequentialLR: expected one milestone between each two schedules, found {} for {}",
+          milestones_.size(), schedules_.size());
+  require(std::ranges::is_sorted(milestones_),
+          "SequentialLR: expected milestones that rise, found {}", IntList(milestones_));
+  for (const Scheduler* s : schedules_)
+    require(s != nullptr && &s->optimizer_ == &optimizer,
+            "SequentialLR: expected schedules of the same optimizer");
+  base_lr_ = schedules_[0]->base_lr_;
+  base_momentum_ = schedules_[0]->base_momentum_;
+  begin();
+}
+
+std::pair<const Scheduler*, int64_t> SequentialLR::turn_at(int64_t epoch) const {
+  auto passed = std::ranges::upper_bound(milestones_, epoch) - milestones_.begin();
+  int64_t begin = passed == 0 ? 0 : milestones_[static_cast<size_t>(passed) - 1];
+  return {schedules_[static_cast<size_t>(passed)], epoch - begin};
+}
+
+double SequentialLR::lr_at(int64_t epoch, double base) const {
+  auto [schedule, own] = turn_at(epoch);
+  return schedule->lr_at(own, base);
+}
+
+double SequentialLR::momentum_at(int64_t epoch, double base) const {
+  auto [schedule, own] = turn_at(epoch);
+  return schedule->momentum_at(own, base);
 }
 
 OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleOptions& options)

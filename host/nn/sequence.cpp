@@ -75,6 +75,16 @@ GRUOutput GRU::forward(const Tensor& x, const Tensor& hidden) const {
   return {output.squeeze(batch_dim()), last.squeeze(1)};
 }
 
+RNNOutput RNN::forward(const Tensor& x, const Tensor& hidden) const {
+  Tensor in = batched(x);
+  auto op = nonlinearity_ == RNNNonlinearity::tanh ? &rnn_tanh : &rnn_relu;
+  auto [output, last] =
+      op(in, state_of(hidden, in), weights(), options_.bias, options_.num_layers, options_.dropout,
+         is_training(), options_.bidirectional, options_.batch_first);
+  if (is_batched(x)) return {output, last};
+  return {output.squeeze(batch_dim()), last.squeeze(1)};
+}
+
 LSTMOutput LSTM::forward(const Tensor& x, const Tensor& hidden, const Tensor& cell) const {
   Tensor in = batched(x);
   std::array<Tensor, 2> state{state_of(hidden, in), state_of(cell, in)};
@@ -83,6 +93,58 @@ LSTMOutput LSTM::forward(const Tensor& x, const Tensor& hidden, const Tensor& ce
            is_training(), options_.bidirectional, options_.batch_first);
   if (is_batched(x)) return {output, last, last_cell};
   return {output.squeeze(batch_dim()), last.squeeze(1), last_cell.squeeze(1)};
+}
+
+RecurrentCell::RecurrentCell(std::string_view type, int64_t gates, int64_t input_size,
+                             int64_t hidden_size, bool bias)
+    : hidden_size_(hidden_size) {
+  require(input_size > 0 && hidden_size > 0,
+          "{}: expected input_size and hidden_size of 1 or more, found {} and {}", type, input_size,
+          hidden_size);
+  weight_ih = Parameter(empty({gates * hidden_size, input_size}));
+  weight_hh = Parameter(empty({gates * hidden_size, hidden_size}));
+  if (bias) {
+    bias_ih = Parameter(empty({gates * hidden_size}));
+    bias_hh = Parameter(empty({gates * hidden_size}));
+  }
+  reset_parameters();
+}
+
+void RecurrentCell::reset_parameters() {
+  double bound = 1 / std::sqrt(static_cast<double>(hidden_size_));
+  for (const Tensor& p : {weight_ih, weight_hh, bias_ih, bias_hh})
+    if (p.defined()) init::uniform_(p, -bound, bound);
+}
+
+Tensor RecurrentCell::state_of(const Tensor& given, const Tensor& x) const {
+  require(x.dim() == 1 || x.dim() == 2, "{}: expected one or two dimensions, found {}", type_name(),
+          x);
+  if (given.defined()) return given.dim() == 1 ? given.unsqueeze(0) : given;
+  return zeros({x.dim() == 2 ? x.size(0) : SymInt(1), hidden_size_}, x.dtype(), {}, x.device());
+}
+
+Tensor RNNCell::forward(const Tensor& x, const Tensor& hidden) const {
+  auto op = nonlinearity_ == RNNNonlinearity::tanh ? &rnn_tanh_cell : &rnn_relu_cell;
+  bool has_batch = x.dim() == 2;
+  Tensor next = op(has_batch ? x : x.unsqueeze(0), state_of(hidden, x), weight_ih, weight_hh,
+                   bias_ih, bias_hh);
+  return has_batch ? next : next.squeeze(0);
+}
+
+Tensor GRUCell::forward(const Tensor& x, const Tensor& hidden) const {
+  bool has_batch = x.dim() == 2;
+  Tensor next = gru_cell(has_batch ? x : x.unsqueeze(0), state_of(hidden, x), weight_ih, weight_hh,
+                         bias_ih, bias_hh);
+  return has_batch ? next : next.squeeze(0);
+}
+
+LSTMCellOutput LSTMCell::forward(const Tensor& x, const Tensor& hidden, const Tensor& cell) const {
+  bool has_batch = x.dim() == 2;
+  std::array<Tensor, 2> state{state_of(hidden, x), state_of(cell, x)};
+  auto [next, next_cell] =
+      lstm_cell(has_batch ? x : x.unsqueeze(0), state, weight_ih, weight_hh, bias_ih, bias_hh);
+  if (has_batch) return {next, next_cell};
+  return {next.squeeze(0), next_cell.squeeze(0)};
 }
 
 MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads,

@@ -46,11 +46,11 @@ void Tensor::operator=(const Tensor& values) && { tenon::copy_(*this, values); }
 void Tensor::operator=(Number value) && { tenon::fill_(*this, value); }
 
 Tensor Tensor::operator[](SymInt index) const {
-  require(defined(), "operator[]: the tensor is undefined");
+  if (!defined()) detail::fail_undefined("operator[]");
   return tenon::select(*this, 0, index);
 }
 Tensor Tensor::operator[](const Tensor& index) const {
-  require(defined(), "operator[]: the tensor is undefined");
+  if (!defined()) detail::fail_undefined("operator[]");
   return tenon::index(*this, {index});
 }
 

@@ -2,8 +2,8 @@
 //
 // Whatever the forward computes and the backward reads is saved, except that of tensors of which
 // the backward only reads sizes the sizes are saved. Nothing is recomputed but what the user
-// tagged. Dead calls are dropped, random ones too: a random call that only the forward needs does
-// not run again in the backward.
+// tagged. Dead calls are dropped but for draws of random numbers, which stay in their half: one of the
+// forward does not run again in the backward.
 #include "partition/default_cut.h"
 
 #include "partition/extract.h"

@@ -64,8 +64,9 @@ Extracted extract(const WorkGraph& graph, std::span<const JointId> inputs,
   for (size_t i = graph.order().size(); i-- > 0;) {
     JointId id = graph.order()[i];
     if (given[id] || !valid[id]) continue;
-    bool effect = graph.node(id).effect && of_half(graph, id, half);
-    if (!result.used[id] && !effect) continue;
+    const JointNode& node = graph.node(id);
+    bool acts = (node.effect || node.draws) && of_half(graph, id, half);
+    if (!result.used[id] && !acts) continue;
     result.calls.push_back(id);
     for (JointId input : graph.inputs(id)) result.used[input] = 1;
   }
@@ -217,8 +218,10 @@ std::vector<JointId> order_of_gradients(const WorkGraph& graph, const std::vecto
   };
   const auto first = std::find_if(calls.begin(), calls.end(), reads_tangent);
   OnDemand emitter(graph, calls);
-  for (auto at = calls.begin(); at != first; ++at)
-    if (graph.node(*at).effect || (graph.classes(*at) & class_copy)) emitter.place(*at);
+  for (auto at = calls.begin(); at != first; ++at) {
+    const JointNode& node = graph.node(*at);
+    if (node.effect || node.draws || (graph.classes(*at) & class_copy)) emitter.place(*at);
+  }
   for (auto at = first; at != calls.end(); ++at) emitter.place(*at);
   // What no tangent leads to but a result needs.
   std::vector<JointId> rest(results.begin(), results.end());

@@ -112,6 +112,7 @@ class Viewer {
     call.target = op.name;
     call.tag = node.is_backward ? JointNode::Tag::backward : JointNode::Tag::forward;
     call.effect = (op.tags & TN_TAG_SIDE_EFFECT) != 0 || op.mutated_args != 0;
+    call.draws = (op.tags & TN_TAG_RANDOM) != 0;
     call.builtin = is_builtin(op.name);
     note_region(node, call);
     add_arguments(node, call);
@@ -120,6 +121,7 @@ class Viewer {
       return;
     }
     JointNode like = call;
+    like.draws = false;
     JointId tuple = add(std::move(call), message("node_{}", n), no_value);
     out_.node_of_tuple[tuple] = n;
     for (uint32_t r = 0; r < node.n_results; ++r) add_part(tuple, like, node.first_result + r, r);

@@ -43,7 +43,10 @@ struct JointNode {
   std::vector<std::string> symbols;     ///< free symbols of its sizes, strides and value
   std::string binds;                    ///< of numbers: the symbol that the value is, or empty
   bool effect = false;                  ///< runs even where nobody reads it
-  bool builtin = true;                  ///< not an op that a user added
+  /// Runs even where nobody reads it, in the half that it was recorded in: later draws go on from
+  /// where it has left the generator.
+  bool draws = false;
+  bool builtin = true;  ///< not an op that a user added
 };
 
 struct JointGraph {

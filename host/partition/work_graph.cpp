@@ -58,7 +58,7 @@ void WorkGraph::drop_dead() {
   for (JointId id : outputs_)
     if (id != no_node) live_[id] = 1;
   for (JointId id = static_cast<JointId>(size()); id-- > 0;) {
-    if (is_input(id) || node(id).effect) live_[id] = 1;
+    if (is_input(id) || node(id).effect || node(id).draws) live_[id] = 1;
     if (live_[id])
       for (JointId input : node(id).inputs) live_[input] = 1;
   }

@@ -3,8 +3,9 @@
 // Problem: transform some dimensions of a tensor, all others are a batch.
 // Method: FFTW's guru interface takes inputs of any strides; results are row-major. A plan is made
 // for one slice of the first batch dimension and runs for each, on the host's threads, when there
-// is enough to do; else one plan is for all. Plans are estimated, not measured: making one takes
-// microseconds, and results do not depend on the machine's load.
+// is enough to do; else one plan is for all. Plans are estimated, not measured, so that results do
+// not depend on the machine's load; the last ones are kept, since making one takes longer than a
+// short transform. Memory that is aligned as FFTW's vector code wants it has plans of its own.
 // Cost: O(n log n) an element of the batch, whatever the factors of n.
 #include <tenon/plugin.hpp>
 
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -58,20 +60,48 @@ struct Job {
 template <class T>
 struct Plan {
   typename Fftw<T>::Plan plan;
+  explicit Plan(typename Fftw<T>::Plan made) : plan(made) {}
+  Plan(const Plan&) = delete;
   ~Plan() {
     std::lock_guard lock(planning);
     if (plan) Fftw<T>::destroy(plan);
   }
 };
 
+/// The plans of one type that were used last. Threads: safe.
 template <class T>
-typename Fftw<T>::Plan planned(const Job& job, const Dims& batch, T* from, T* to) {
+class Plans {
+ public:
+  using Key = std::vector<int64_t>;
+  /// The plan for `key`, made by `make` unless it is known.
+  template <class F>
+  std::shared_ptr<const Plan<T>> get(const Key& key, const F& make) {
+    std::lock_guard lock(using_);
+    auto known = std::ranges::find(plans_, key, &std::pair<Key, Shared>::first);
+    if (known != plans_.end()) {
+      plans_.splice(plans_.begin(), plans_, known);
+      return plans_.front().second;
+    }
+    plans_.emplace_front(key, std::make_shared<Plan<T>>(make()));
+    if (plans_.size() > most) plans_.pop_back();
+    return plans_.front().second;
+  }
+
+ private:
+  using Shared = std::shared_ptr<const Plan<T>>;
+  static constexpr size_t most = 32;
+  std::mutex using_;
+  std::list<std::pair<Key, Shared>> plans_;  // the last one used first
+};
+
+template <class T>
+typename Fftw<T>::Plan planned(const Job& job, const Dims& batch, T* from, T* to, bool aligned) {
   using F = Fftw<T>;
   auto* c_from = reinterpret_cast<typename F::Complex*>(from);
   auto* c_to = reinterpret_cast<typename F::Complex*>(to);
   int rank = static_cast<int>(job.transformed.size()), many = static_cast<int>(batch.size());
   const fftw_iodim64 *dims = job.transformed.data(), *others = batch.data();
-  unsigned flags = FFTW_ESTIMATE | FFTW_UNALIGNED;
+  unsigned flags = FFTW_ESTIMATE | (aligned ? 0u : FFTW_UNALIGNED);
   std::lock_guard lock(planning);
   switch (job.kind) {
     case Kind::c2c:
@@ -83,6 +113,25 @@ typename Fftw<T>::Plan planned(const Job& job, const Dims& batch, T* from, T* to
       return F::c2r(rank, dims, many, others, c_from, to, flags);
   }
   return nullptr;
+}
+
+template <class T>
+typename Plans<T>::Key key_of(const Job& job, const Dims& batch, bool aligned) {
+  typename Plans<T>::Key key{static_cast<int64_t>(job.kind), job.forward, aligned,
+                             static_cast<int64_t>(batch.size())};
+  for (const Dims* dims : {&job.transformed, &batch})
+    for (const fftw_iodim64& d : *dims) key.insert(key.end(), {d.n, d.is, d.os});
+  return key;
+}
+
+/// Whether FFTW may use vectors for both, and for those that lie these distances (elements) apart.
+template <class T>
+bool is_aligned(const T* from, const T* to, int64_t in_step, int64_t out_step) {
+  constexpr uintptr_t unit = 64;
+  auto fits = [](uintptr_t address) { return address % unit == 0; };
+  return fits(reinterpret_cast<uintptr_t>(from)) && fits(reinterpret_cast<uintptr_t>(to)) &&
+         fits(static_cast<uintptr_t>(in_step) * sizeof(T)) &&
+         fits(static_cast<uintptr_t>(out_step) * sizeof(T));
 }
 
 template <class T>
@@ -104,15 +153,19 @@ void run(const Job& job) {
   bool cut =
       !job.batch.empty() && job.batch[0].n > 1 && static_cast<double>(job.out->numel) >= 2 * enough;
   Dims inner(job.batch.begin() + (cut ? 1 : 0), job.batch.end());
-  Plan<T> plan{planned(job, inner, from, to)};
-  if (!plan.plan) throw error(TN_INTERNAL, "FFTW has no plan for this transform");
-  if (!cut) return execute(job.kind, plan.plan, from, to);
-  const fftw_iodim64& outer = job.batch[0];
+  fftw_iodim64 outer = cut ? job.batch[0] : fftw_iodim64{1, 0, 0};
+  bool aligned = is_aligned(from, to, outer.is * in_parts, outer.os * out_parts);
+  static auto* plans = new Plans<T>;
+  auto kept = plans->get(key_of<T>(job, inner, aligned),
+                         [&] { return planned(job, inner, from, to, aligned); });
+  auto plan = kept->plan;
+  if (!plan) throw error(TN_INTERNAL, "FFTW has no plan for this transform");
+  if (!cut) return execute(job.kind, plan, from, to);
   double slice = static_cast<double>(job.out->numel) / static_cast<double>(outer.n);
   auto grain = static_cast<int64_t>(std::max(1.0, enough / slice));
   parallel_for(0, outer.n, grain, [&](int64_t lo, int64_t hi) {
     for (int64_t i = lo; i < hi; ++i)
-      execute(job.kind, plan.plan, from + i * outer.is * in_parts, to + i * outer.os * out_parts);
+      execute(job.kind, plan, from + i * outer.is * in_parts, to + i * outer.os * out_parts);
   });
 }
 

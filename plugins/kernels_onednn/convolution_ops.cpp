@@ -48,18 +48,12 @@ struct View {
       strides[d] = made_up ? t->sizes[2] * t->strides[2] : t->strides[from];
     }
   }
-  /// ATen's test for the memory format that a tensor suggests.
-  bool suggests_channels_last() const {
-    if (strides[1] == 0) return false;
-    int64_t least = 0;
-    for (int d : {1, 4, 3, 2, 0}) {
-      if (sizes[d] == 0 || strides[d] < least) return false;
-      if (d == 0 && least == strides[1]) return false;  // N111: contiguous by default
-      least = strides[d] * (sizes[d] > 1 ? sizes[d] : 1);
-    }
-    return true;
-  }
 };
+
+/// The host's test, which looks at no stride of a dimension of length 1.
+bool is_channels_last(const tn_tensor* t) {
+  return (t->flags & (TN_T_CONTIGUOUS | TN_T_CHANNELS_LAST)) == TN_T_CHANNELS_LAST;
+}
 
 bool has_zero_stride(const View& v) {
   for (int d = 0; d < 5; ++d)
@@ -93,8 +87,7 @@ bool fill_geometry(const Arguments& a, int spatial, ConvolutionShape& c) {
 
 // The result in the layout that ATen gives it: channels-last when source or weights are.
 tensor make_result(const Arguments& a, int spatial, ConvolutionShape& c) {
-  bool last = spatial > 1 &&
-              (View(a.source).suggests_channels_last() || View(a.weights).suggests_channels_last());
+  bool last = spatial > 1 && (is_channels_last(a.source) || is_channels_last(a.weights));
   int64_t* by = c.result_strides;
   int64_t step = last ? c.out_channels : 1;
   for (int d = 2; d >= 0; --d) by[2 + d] = step, step *= c.result[d];
@@ -174,9 +167,7 @@ bool convolution_backward(const kernel_call& call) {
     return false;
   if (!is_f32(grad, rank) || !is_f32(source, rank) || !is_f32(weights, rank)) return false;
   View g(grad);
-  if (has_zero_stride(g) || View(source).suggests_channels_last() ||
-      View(weights).suggests_channels_last())
-    return false;
+  if (has_zero_stride(g) || is_channels_last(source) || is_channels_last(weights)) return false;
   ConvolutionGradients gradients{};
   Arguments arguments{source,       weights,      nullptr,         call.args[4],
                       call.args[5], call.args[6], call.args[9].u.i};

@@ -2,6 +2,7 @@
 // `config`.
 //
 //     # One sentence: what holds.
+//     needs script -qec true t        the case is skipped where this command fails
 //     file bad.tng                    a file in the folder of the case, the indented lines
 //       graph
 //     run tenon graph bad.tng         by the shell, with `tenon` on the PATH
@@ -60,7 +61,11 @@ class Transcript {
   }
 
   void run() {
-    for (const Directive& d : file_.directives) apply(d);
+    for (const Directive& d : file_.directives) {
+      if (d.word == "needs" && run_by_shell(d.text) != 0)
+        GTEST_SKIP() << "there is no `" << d.text << "` here";
+      if (d.word != "needs") apply(d);
+    }
     check_exit();
   }
 
@@ -99,16 +104,20 @@ class Transcript {
     check_exit();
     command_ = &d;
     expected_exit_ = 0;
+    exit_ = run_by_shell(filled(d.text));
+    stdout_ = contents_of(folder_ / ".stdout");
+    stderr_ = contents_of(folder_ / ".stderr");
+  }
+
+  // The exit status, or minus the signal.
+  int run_by_shell(const std::string& command) const {
     fs::path program = TENON_PROGRAM;
     std::string line = "cd '" + folder_.string() + "' && PATH='" + program.parent_path().string() +
                        "':\"$PATH\" TENON_TEST_DATA='" TENON_TEST_DATA "' PROBE='" TENON_PROBE
-                       "' && export PATH "
-                       "TENON_TEST_DATA && { " +
-                       filled(d.text) + "\n} >.stdout 2>.stderr </dev/null";
+                       "' && export PATH TENON_TEST_DATA && { " +
+                       command + "\n} >.stdout 2>.stderr </dev/null";
     int status = std::system(line.c_str());
-    exit_ = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-    stdout_ = contents_of(folder_ / ".stdout");
-    stderr_ = contents_of(folder_ / ".stderr");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
 
   void check_exit() {

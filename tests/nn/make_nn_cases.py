@@ -158,7 +158,100 @@ def layers():
     add("bce", nn.BCELoss(), [torch.rand(4, 3), p])
     add("kl_div", nn.KLDivLoss(reduction="batchmean"), [torch.log_softmax(a, 1), p])
     add("kl_div_log", nn.KLDivLoss(log_target=True), [a, b])
+    more_layers(add)
     return out
+
+
+def more_layers(add):
+    row, image, volume = rand(2, 4, 7), rand(2, 4, 6, 5), rand(1, 4, 4, 5, 6)
+    add("conv3d", nn.Conv3d(4, 6, (2, 3, 2), stride=(1, 2, 2), padding=1, groups=2), [volume])
+    add("conv_transpose1d", nn.ConvTranspose1d(
+        4, 6, 3, stride=3, padding=1, output_padding=2, groups=2, dilation=2), [row])
+    add("conv_transpose1d_unbatched", nn.ConvTranspose1d(4, 2, 2, bias=False), [row[0]])
+    add("conv_transpose2d", nn.ConvTranspose2d(
+        4, 3, (3, 2), stride=2, padding=(1, 0), output_padding=(1, 0)), [image])
+    add("conv_transpose3d", nn.ConvTranspose3d(4, 2, 2, stride=2), [volume])
+    add("batch_norm3d", nn.BatchNorm3d(4), [volume])
+    add("instance_norm1d", nn.InstanceNorm1d(4), [row])
+    add("instance_norm1d_unbatched", nn.InstanceNorm1d(4, affine=True), [row[0]])
+    add("instance_norm2d_tracked", nn.InstanceNorm2d(
+        4, eps=1e-3, momentum=0.3, affine=True, track_running_stats=True), [image])
+    add("instance_norm2d_eval", nn.InstanceNorm2d(4, track_running_stats=True), [image],
+        train=False)
+    add("instance_norm3d", nn.InstanceNorm3d(4, affine=True), [volume])
+
+    add("max_pool1d", nn.MaxPool1d(3, 2, padding=1, dilation=2, ceil_mode=True), [row])
+    add("avg_pool1d", nn.AvgPool1d(3, padding=1, count_include_pad=False), [row])
+    add("max_pool3d", nn.MaxPool3d((2, 3, 2), stride=1, padding=1), [volume])
+    add("avg_pool3d", nn.AvgPool3d(2, divisor_override=3), [volume])
+    add("adaptive_avg_pool1d", nn.AdaptiveAvgPool1d(3), [row])
+    add("adaptive_avg_pool3d", nn.AdaptiveAvgPool3d((2, 3, 1)), [volume])
+    add("adaptive_max_pool1d", nn.AdaptiveMaxPool1d(3), [row])
+    add("adaptive_max_pool2d", nn.AdaptiveMaxPool2d((3, 2)), [image])
+    add("adaptive_max_pool3d", nn.AdaptiveMaxPool3d(2), [volume])
+    add("upsample_nearest", nn.Upsample(scale_factor=2), [row])
+    add("upsample_size", nn.Upsample(size=(9, 7)), [image])
+    add("upsample_linear", nn.Upsample(size=11, mode="linear"), [row])
+    add("upsample_bilinear", nn.Upsample(scale_factor=(1.5, 2), mode="bilinear"), [image])
+    add("upsample_bicubic", nn.Upsample(size=8, mode="bicubic", align_corners=True), [image])
+    add("upsample_trilinear", nn.Upsample(scale_factor=2, mode="trilinear"), [volume])
+    add("pixel_shuffle", nn.PixelShuffle(2), [image])
+    add("pixel_unshuffle", nn.PixelUnshuffle(2), [image[..., :4]])
+    add("channel_shuffle", nn.ChannelShuffle(2), [image])
+    add("unflatten", nn.Unflatten(1, (2, -1)), [image])
+    add("reflection_pad1d", nn.ReflectionPad1d(2), [row])
+    add("reflection_pad2d", nn.ReflectionPad2d((1, 0, 2, 3)), [image])
+    add("reflection_pad3d", nn.ReflectionPad3d(1), [volume])
+    add("replication_pad2d", nn.ReplicationPad2d(1), [image])
+    add("circular_pad1d", nn.CircularPad1d((2, 1)), [row])
+    add("zero_pad2d", nn.ZeroPad2d((1, 2, 0, 1)), [image])
+    add("feature_dropout_eval", nn.Dropout2d(), [image], train=False)
+    for name, module in [
+        ("tanhshrink", nn.Tanhshrink()), ("softmin", nn.Softmin(1)),
+        ("hardshrink", nn.Hardshrink(0.3)), ("softshrink", nn.Softshrink()),
+    ]:
+        add(name, module, [row])
+
+    add("rnn", nn.RNN(3, 4), [rand(5, 2, 3)])
+    add("rnn_relu", nn.RNN(3, 2, 2, "relu", bidirectional=True, batch_first=True),
+        [rand(2, 4, 3)])
+    add("rnn_state", nn.RNN(3, 4, bias=False), [rand(5, 3), rand(1, 4)])
+    add("rnn_cell", nn.RNNCell(3, 4), [rand(2, 3), rand(2, 4)])
+    add("rnn_cell_relu", nn.RNNCell(3, 4, False, "relu"), [rand(3)])
+    add("gru_cell", nn.GRUCell(3, 4), [rand(2, 3), rand(2, 4)])
+    add("lstm_cell", nn.LSTMCell(3, 4), [rand(2, 3), rand(2, 4), rand(2, 4)],
+        lambda m, x, h, c: m(x, (h, c)))
+    add("lstm_cell_alone", nn.LSTMCell(3, 4, bias=False), [rand(3)])
+
+    options = dict(dim_feedforward=6, dropout=0.0)
+    add("encoder_layer", nn.TransformerEncoderLayer(4, 2, **options), [rand(3, 2, 4)])
+    add("encoder_layer_first", nn.TransformerEncoderLayer(
+        4, 2, **options, activation="gelu", batch_first=True, norm_first=True, bias=False),
+        [rand(2, 3, 4)])
+    causal = nn.Transformer.generate_square_subsequent_mask
+    add("encoder", nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(4, 2, **options, batch_first=True), 2, nn.LayerNorm(4)),
+        [rand(2, 3, 4)], lambda m, x: m(x, mask=causal(3), is_causal=True))
+    add("decoder_layer", nn.TransformerDecoderLayer(4, 2, **options),
+        [rand(3, 2, 4), rand(5, 2, 4)])
+    add("decoder", nn.TransformerDecoder(
+        nn.TransformerDecoderLayer(4, 2, **options, batch_first=True, norm_first=True), 2),
+        [rand(2, 3, 4), rand(2, 5, 4)],
+        lambda m, x, y: m(x, y, tgt_mask=causal(3), tgt_is_causal=True))
+
+    a, b, c = rand(4, 3), rand(4, 3), rand(4, 3)
+    signs = torch.tensor([1.0, -1.0, -1.0, 1.0])
+    # A later input of ones and minus ones gets a gradient as well: it is one of the inputs.
+    add("margin_ranking", nn.MarginRankingLoss(0.3), [a[:, 0], b[:, 0], signs])
+    add("hinge_embedding", nn.HingeEmbeddingLoss(0.7, reduction="sum"), [a[:, 0], signs.long()])
+    add("cosine_embedding", nn.CosineEmbeddingLoss(0.1), [a, b, signs.long()])
+    add("triplet_margin", nn.TripletMarginLoss(0.5, p=2.0, swap=True), [a, b, c])
+    add("poisson_nll", nn.PoissonNLLLoss(), [a, b.abs().round().long()])
+    add("poisson_nll_options", nn.PoissonNLLLoss(log_input=False, full=True), [a.abs(), b.exp()])
+    add("soft_margin", nn.SoftMarginLoss(), [a[:, 0], signs.long()], lambda m, x, y: m(x, y.float()))
+    add("ctc", nn.CTCLoss(blank=1), [
+        rand(6, 2, 4), torch.tensor([[0, 2, 3], [3, 0, 0]]), torch.tensor([6, 5]),
+        torch.tensor([3, 1])], lambda m, x, *t: m(x.log_softmax(2), *t))
 
 
 def optimisers():
@@ -185,6 +278,21 @@ def optimisers():
         "rmsprop_centered": lambda p: o.RMSprop(p, lr=0.01, alpha=0.9, centered=True),
         "rmsprop_momentum": lambda p: o.RMSprop(
             p, lr=0.01, momentum=0.7, weight_decay=0.1, centered=True, maximize=True),
+        "adagrad": lambda p: o.Adagrad(p, lr=0.1),
+        "adagrad_options": lambda p: o.Adagrad(
+            p, lr=0.1, lr_decay=0.2, weight_decay=0.1, initial_accumulator_value=0.5, eps=1e-6,
+            maximize=True),
+        "adadelta": lambda p: o.Adadelta(p),
+        "adadelta_options": lambda p: o.Adadelta(p, lr=0.5, rho=0.8, eps=1e-4, weight_decay=0.1),
+        "adamax": lambda p: o.Adamax(p, lr=0.01),
+        "adamax_options": lambda p: o.Adamax(p, lr=0.02, betas=(0.7, 0.9), weight_decay=0.1),
+        "nadam": lambda p: o.NAdam(p, lr=0.01),
+        "nadam_options": lambda p: o.NAdam(
+            p, lr=0.02, betas=(0.8, 0.95), weight_decay=0.1, momentum_decay=0.1,
+            decoupled_weight_decay=True, maximize=True),
+        "radam": lambda p: o.RAdam(p, lr=0.01),
+        "radam_options": lambda p: o.RAdam(  # the average is long enough from the third step on
+            p, lr=0.02, betas=(0.8, 0.9), weight_decay=0.1, decoupled_weight_decay=True),
         "groups": lambda p: o.SGD([{"params": [p[0]]}, {"params": [p[1]], "lr": 0.5}], lr=0.1),
     }
     for name, make in cases.items():
@@ -230,6 +338,13 @@ def schedules():
     curve("cosine", lambda o: s.CosineAnnealingLR(o, 8, 0.01))
     curve("linear", lambda o: s.LinearLR(o))
     curve("linear_options", lambda o: s.LinearLR(o, 0.2, 0.7, 9))
+    curve("constant", lambda o: s.ConstantLR(o, 0.2, 4))
+    curve("polynomial", lambda o: s.PolynomialLR(o, 12, 2.0))
+    curve("warm_restarts", lambda o: s.CosineAnnealingWarmRestarts(o, 5, eta_min=0.01))
+    curve("warm_restarts_longer", lambda o: s.CosineAnnealingWarmRestarts(o, 3, 2))
+    curve("sequential", lambda o: s.SequentialLR(
+        o, [s.LinearLR(o, 0.1, 1.0, 5), s.CosineAnnealingLR(o, 8, 0.01), s.ExponentialLR(o, 0.8)],
+        [5, 13]))
     curve("one_cycle", lambda o: s.OneCycleLR(o, 1.0, total_steps=20), momentum=True)
     curve("one_cycle_three", lambda o: s.OneCycleLR(
         o, 0.7, total_steps=20, pct_start=0.4, anneal_strategy="linear", div_factor=10,

@@ -289,6 +289,26 @@ TEST(KernelsOnednn, ConvolvesLikeSumsInDoublePrecision) {
       for (bool channels_last : {false, true}) check_convolution(s, dtype, channels_last);
 }
 
+// Of tokens that become an image: whatever the stride of one image is, the layout is that of the
+// others, as the host's meta function has it.
+TEST(KernelsOnednn, TheStrideOfOneImageDoesNotCount) {
+  for (int64_t of_images : {1, 16, 4096}) {
+    Tensor x = numbers({1, 16, 8, 8}, Dtype::f32, {of_images, 1, 128, 16});
+    Tensor w = numbers({16, 16, 2, 2}, Dtype::f32);
+    int64_t twos[] = {2, 2}, zeros[] = {0, 0}, ones[] = {1, 1};
+    std::vector<Value> args{Value::of(x),
+                            Value::of(w),
+                            Value{},
+                            Value::of(IntList(twos, 2)),
+                            Value::of(IntList(zeros, 2)),
+                            Value::of(IntList(ones, 2)),
+                            Value::of(int64_t{1})};
+    Tensor y = run_kernel("aten.conv2d.default", args);
+    ASSERT_TRUE(y.defined()) << "the kernel declined";
+    EXPECT_EQ(to_text(y.strides()), "[256, 1, 64, 16]");
+  }
+}
+
 TEST(KernelsOnednn, ConvolvesTheSameWithOneThread) {
   int before = num_threads();
   set_num_threads(1);

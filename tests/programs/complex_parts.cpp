@@ -111,5 +111,31 @@ TENON_PROGRAM(TheAngleOfZeroHasNoGradient, 3) {
   }
 }
 
+// As one input of the functional graph, in whose memory the whole is made of pairs.
+TENON_PROGRAM(TheWholeAndItsPartsAsArguments, 24) {
+  auto write_part = run.compile([](const Tensor& whole, const Tensor& part) {
+    part.mul_(2.0);
+    return std::pair(whole * 1.0, whole.slice(0, 1));
+  });
+  auto write_whole = run.compile([](const Tensor& whole, const Tensor& part) {
+    whole.add_(1.0);
+    return std::pair(part * 1.0, part.slice(0, 1));
+  });
+  for (int i = 0; i < 3; ++i) {
+    Tensor c = complex(row({1, 2, float(i)}), row({3, float(i), 4}));
+    Tensor odd = c.slice(0, 1);
+    std::vector<Tensor> parts{view_as_real(c), real(c), imag(c), view_as_real(c).select(0, 1)};
+    for (const Tensor& part : parts)
+      for (const Tensor& whole : {c, odd}) {
+        auto [all, rest] = write_part(whole, part);
+        run.log(pairs(all), pairs(rest), places(rest), part);
+        auto [seen, end] = write_whole(whole, part);
+        run.log(seen, end, places(end), view_as_real(c));
+      }
+    auto [seen, end] = write_whole(odd, imag(c));
+    run.log(seen, end, view_as_real(c));
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

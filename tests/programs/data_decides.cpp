@@ -140,5 +140,17 @@ TENON_PROGRAM(AResultIsPrintedInTheBody, 4) {
   for (int i = 0; i < 6; ++i) run.log(f(row({1, float(i)})), printed);
 }
 
+TENON_PROGRAM(EverySecondOfAsManyCounts, 4) {
+  auto f = run.compile([](const Tensor& x) {
+    Tensor counts = bincount(x), odd = counts.slice(0, 1, INT64_MAX, 2);
+    return std::pair(odd * 2, counts.slice(0, 0, INT64_MAX, 3).sum());
+  });
+  for (int64_t top : {3, 7, 4, 9}) {
+    auto [odd, sum] = f(arange(top + 1) * 2 % (top + 1));
+    run.log(odd, sum);
+  }
+}
+TENON_PROGRAM_IN_ONE_GRAPH(EverySecondOfAsManyCounts, 4);
+
 }  // namespace
 }  // namespace tenon::programs

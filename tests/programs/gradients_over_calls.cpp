@@ -151,5 +151,23 @@ TENON_PROGRAM(AViewOfAWeightIsWrittenUnderNoGrad, 2) {
   }
 }
 
+// The tape takes no notice of it, as in PyTorch: the gradient is that of what stood there before.
+TENON_PROGRAM(AComparisonInPlaceHasNoGradient, 2) {
+  Tensor w = arange(4, Dtype::f32).reshape({2, 2}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor y = x * w;
+    y.select(0, 0).logical_not_();
+    Tensor z = y * w;
+    z.t().eq_(2.0);
+    return std::pair(y, z);
+  });
+  for (int i = 0; i < 3; ++i) {
+    w.set_grad({});
+    auto [y, z] = f(row({1, float(i)}));
+    (y.sum() * 2.0 + z.sum()).backward();
+    run.log(y, z, w.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

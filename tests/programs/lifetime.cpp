@@ -207,6 +207,24 @@ TENON_PROGRAM(AnIndexOutOfRange, 3) {
     run.log_error([&] { run.log(f(tensor(std::vector<int64_t>{i}))); });
 }
 
+TENON_PROGRAM(AnOpThatDoesNotComputeOnTheDtype, 24) {
+  Tensor c = complex(row({1, 2}), row({3, 4}));
+  auto log = [&](auto op, const Tensor& x) {
+    auto f = run.compile(op);
+    for (int i = 0; i < 2; ++i) run.log_error([&] { run.log(f(x)); });
+  };
+  log([](const Tensor& x) { return view_as_real(x.prod()); }, c);
+  log([](const Tensor& x) { return view_as_real(x.cumprod(0)); }, c);
+  log([](const Tensor& x) { return x.sort().indices; }, c);
+  log([](const Tensor& x) { return x.median(); }, c);
+  log([](const Tensor& x) { return x.argmax(); }, c);
+  log([](const Tensor& x) { return view_as_real(x.nansum()); }, c);
+  log([](const Tensor& x) { return x.logsumexp(0); }, c);
+  log([](const Tensor& x) { return x.any(); }, c);
+  log([](const Tensor& x) { return x.all(); }, c);
+  log([](const Tensor& x) { return x.count_nonzero(); }, c);
+}
+
 TENON_PROGRAM(NothingIsReturned, 3) {
   auto f = run.compile([](const Tensor& x, bool gives) { return gives ? x + 1.0 : Tensor(); });
   auto g = run.compile([](const Tensor&) {});

@@ -20,6 +20,8 @@ const Write writes[] = {
       x.copy_(tensor({1.75, -2.75}));
     },
     [](const Tensor& x) { x.fill_(2.5); },
+    [](const Tensor& x) { x.fill_(0.5); },
+    [](const Tensor& x) { x.masked_fill_(x < 4, 0.25); },
     [](const Tensor& x) { x.clamp_(0, 1); },
     [](const Tensor& x) { x.bitwise_and_(3); },
     [](const Tensor& x) { x.select(0, 0).fill_(5); },

@@ -39,12 +39,17 @@ Tensor folded_product(Lowering& to, const node& n, const Tensor& left, const Ten
                    });
 }
 
-/// left x one column [+ bias]: a product would be a vector of columns wide.
-Tensor product_of_column(Lowering& to, const node& n, const Tensor& left, const Tensor& right,
-                         const Tensor* bias, double alpha, int32_t dtype) {
+/// left x right [+ bias] where one of them is a vector: the other is read once, as it lies. A product
+/// would be a vector of columns wide, or would first rearrange what it reads.
+Tensor product_with_vector(Lowering& to, const node& n, const Tensor& left, const Tensor& right,
+                           const Tensor* bias, double alpha, int32_t dtype) {
   Expressions& x = to.x;
-  Tensor column = to.cheap(right, to.name_of(n.first_result).c_str());  // each row reads it
-  Tensor sums = folded_product(to, n, left, column, compute_type(left.dtype));
+  bool is_column = x.is(right.sizes.back(), 1);
+  std::string name = to.name_of(n.first_result);
+  // The vector is read again and again.
+  Tensor sums =
+      folded_product(to, n, is_column ? left : to.cheap(left, name.c_str()),
+                     is_column ? to.cheap(right, name.c_str()) : right, compute_type(left.dtype));
   return to.make(dtype, sums.sizes, [&](std::span<const Id> i) {
     Id value = to.at(sums, i);
     if (alpha != 1) value = x.apply(TN_F_MUL, sums.dtype, value, x.number(alpha, sums.dtype));
@@ -55,11 +60,18 @@ Tensor product_of_column(Lowering& to, const node& n, const Tensor& left, const 
   });
 }
 
+/// Whether one row meets a matrix that is no parameter, which would be packed once.
+bool is_row_by_stream(Lowering& to, const Tensor& left, const Tensor& right) {
+  if (!to.x.is(left.sizes[left.ndim() - 2], 1)) return false;
+  auto view = to.as_view(right);
+  return view && !to.is_parameter(view->buffer);
+}
+
 /// left x right [+ bias], in `dtype`; a new buffer where a library makes it.
 Tensor product(Lowering& to, const node& n, const Tensor& left, const Tensor& right,
                const Tensor* bias, double alpha, int32_t dtype) {
-  if (to.x.is(right.sizes.back(), 1))
-    return product_of_column(to, n, left, right, bias, alpha, dtype);
+  if (to.x.is(right.sizes.back(), 1) || is_row_by_stream(to, left, right))
+    return product_with_vector(to, n, left, right, bias, alpha, dtype);
   std::string name = to.name_of(n.first_result);
   Ids sizes = to.sizes_of(n.first_result);
   Product p;
@@ -95,6 +107,10 @@ bool multiply(Lowering& to, const node& n) {
     return true;
   }
   if (!is_plain_product(a, b)) return false;
+  if (is_row_by_stream(to, a, b)) {
+    give(to, n.first_result, product_with_vector(to, n, a, b, nullptr, 1, compute_type(a.dtype)));
+    return true;
+  }
   const Tensor left = multiplied(to, a), right = multiplied(to, b);
   give(to, n.first_result, product(to, n, left, right, nullptr, 1, left.dtype));
   return true;
@@ -130,8 +146,11 @@ bool multiply_add(Lowering& to, const node& n) {
       to.tensor_arg(n.args[0]).dtype != to.tensor_arg(n.args[1]).dtype)
     return false;
   const Tensor added = to.tensor_arg(n.args[0]);
-  const Tensor a = multiplied(to, to.tensor_arg(n.args[1]));
-  const Tensor b = multiplied(to, to.tensor_arg(n.args[2]));
+  bool is_stream = is_row_by_stream(to, to.tensor_arg(n.args[1]), to.tensor_arg(n.args[2]));
+  auto operand = [&](size_t i) {
+    return is_stream ? to.tensor_arg(n.args[i]) : multiplied(to, to.tensor_arg(n.args[i]));
+  };
+  const Tensor a = operand(1), b = operand(2);
   double beta = number_arg(n.args[3]), alpha = number_arg(n.args[4]);
   bool is_bias =
       added.ndim() == 1 && a.ndim() == 2 && beta == 1 && alpha == 1 && added.sizes[0] == b.sizes[1];

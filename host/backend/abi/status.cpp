@@ -57,8 +57,8 @@ void throw_status(tn_status* status, ErrorCode code, std::string_view what) {
   throw error;
 }
 
-void throw_about_values(tn_status* status, std::string_view who) {
-  UserError error(message("{} ({})", status->text, who));
+void throw_about_values(tn_status* status, std::string_view who, ErrorCode code) {
+  UserError error(code, message("{} ({})", status->text, who));
   free_status(status);
   throw error;
 }

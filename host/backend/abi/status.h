@@ -48,7 +48,8 @@ tn_status* guarded(F&& f) noexcept {
 /// Throws BackendError for a status (which it frees): "`what` failed: text".
 [[noreturn]] void throw_status(tn_status* status, ErrorCode code, std::string_view what);
 /// Throws UserError for what a plugin says of values that it was called with (and frees it).
-[[noreturn]] void throw_about_values(tn_status* status, std::string_view who);
+[[noreturn]] void throw_about_values(tn_status* status, std::string_view who,
+                                     ErrorCode code = ErrorCode::invalid_argument);
 /// Throws for a tn_* function of the host that reports a bad argument: becomes TN_INVALID_ARGUMENT.
 inline std::string_view view_of(tn_str s) { return {s.data, s.size}; }
 inline tn_str str_of(std::string_view s) { return {s.data(), s.size()}; }

@@ -157,6 +157,9 @@ class PluginArtifact final : public Artifact, private Retirable {
     if (!status) status = broken(contract_.problem(results));
     if (status->code == TN_INVALID_ARGUMENT || status->code == TN_OUT_OF_RANGE)
       throw_about_values(status, "code of backend " + backend_);
+    // What an op that the code has called does not compute.
+    if (status->code == TN_UNIMPLEMENTED)
+      throw_about_values(status, "code of backend " + backend_, ErrorCode::unsupported);
     throw_status(status, ErrorCode::backend_call_failed, message("backend {}", backend_));
   }
 

@@ -23,6 +23,11 @@ inline constexpr int64_t block_size = 512;
 using BlockFn = void (*)(void* out, const void* const* in, int64_t n, unsigned uniform);
 using ConvertFn = void (*)(void* out, const void* in, int64_t n);
 
+/// Groups of four numbers, each from two blocks of philox(seed, block) and the one behind; `out` has
+/// room for whole rows of `random_row` groups, which may be written beyond the n-th.
+using RandomFn = void (*)(double* out, uint64_t seed, uint64_t block, int64_t n);
+inline constexpr int64_t random_row = 16;
+
 /// The formulas of core/scalar/fast_formulas.h.
 enum class FastFormula : uint8_t {
 #define TENON_FAST(name, inputs, numbers) name,
@@ -35,6 +40,8 @@ struct BlockKernels {
   BlockFn primitive[64][n_compute_types];             ///< by code and operand type; null: refused
   ConvertFn convert[n_block_types][n_block_types];    ///< from, to
   BlockFn fast[static_cast<int>(FastFormula::none)];  ///< in f32
+  RandomFn uniform;                                   ///< [0, 1) with 53 bits
+  RandomFn normal;  ///< within 1e-12 of what libm gives; NaN: not so
 };
 
 namespace base {

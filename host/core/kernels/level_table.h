@@ -1,6 +1,6 @@
 // What each copy of the compute kernels exports: one table per CPU level, of plain functions.
 //
-// Drivers (gemm.cpp, conv.cpp, softmax.cpp, normalize.cpp, sum.cpp) split the work, own the scratch
+// Drivers (gemm.cpp, conv.cpp, rows/*.cpp) split the work, own the scratch
 // and the threads; the functions here are the inner loops. They use no threads and no memory but
 // their arguments and the stack. Pointers need only the alignment of their type.
 #pragma once
@@ -39,6 +39,8 @@ struct GemmLevel {
                T alpha, T beta, T* out, int64_t row, int64_t column);
 };
 
+enum class WideFold : uint8_t { squares, magnitudes, product };
+
 /// Loops over rows of consecutive elements. Where a function has `x` and `y`, they may be equal.
 template <class T>
 struct RowLevel {
@@ -48,8 +50,13 @@ struct RowLevel {
   void (*softmax_columns)(const T* x, T* y, int64_t n, int64_t stride, int64_t width,
                           bool logarithm);
   T (*sum)(const T* x, int64_t n);
+  /// The sum of squares or of magnitudes, or the product, in double.
+  double (*fold_wide)(WideFold fold, const T* x, int64_t n);
   /// out[j] = sum of x[p * stride + j] over p < n.
   void (*sum_columns)(const T* x, T* out, int64_t n, int64_t stride, int64_t width);
+  /// out[j] = sum over p < k of the squares (or the magnitudes) of a[p] - b[p * stride + j], j < n.
+  void (*differences)(const T* a, const T* b, int64_t stride, int64_t k, int64_t n, bool squares,
+                      T* out);
   /// Mean, and the sum of squared differences from it.
   void (*moments)(const T* x, int64_t n, T* mean, T* m2);
   /// y = (x - mean) * rstd * weight + bias; weight and bias may be null.

@@ -413,7 +413,7 @@ void destroy(TensorHead* head) {
 }  // namespace detail
 
 SymInt Tensor::numel() const {
-  require(defined(), "numel: the tensor is undefined");
+  if (!defined()) detail::fail_undefined("numel");
   SymInt n = 1;
   for (SymInt s : sizes()) n = n * s;
   return n;
@@ -431,11 +431,18 @@ void mark_requires_grad(const Tensor& t, bool value) {
 }
 
 bool Tensor::is_contiguous(MemoryFormat format) const {
-  require(defined(), "is_contiguous: the tensor is undefined");
+  if (!defined()) detail::fail_undefined("is_contiguous");
   if (format == MemoryFormat::contiguous || format == MemoryFormat::preserve)
     return head_->flags & TN_T_CONTIGUOUS;
   return (head_->flags & TN_T_CHANNELS_LAST) &&
          dim() == (format == MemoryFormat::channels_last ? 4 : 5);
+}
+
+void detail::fail_undefined(const char* accessor) {
+  fail(
+      "{}: the tensor is undefined, expected one that is there; a Tensor without a value and "
+      "grad() before the first backward pass are undefined",
+      accessor);
 }
 
 void Tensor::fail_dim(int64_t dim) const {

@@ -9,7 +9,8 @@
 //
 // All state is allocated when parameters are handed over, and step() is made of tensor ops without
 // a look at data, so it can be recorded in a compiled callable; what may change between steps (lr,
-// momentum) is read from tensors, which lie on the device of their parameters. Threads: an optimiser is used by one thread at a time.
+// momentum) is read from tensors, which lie on the device of their parameters. Threads: an optimiser is
+// used by one thread at a time. <tenon/optim/adaptive.h> has further optimisers.
 #pragma once
 
 #include <tenon/autograd.h>
@@ -228,6 +229,7 @@ class TENON_API Scheduler {
   virtual double momentum_at(int64_t, double base) const { return base; }
 
  private:
+  friend class SequentialLR;
   void apply();
   Optimizer& optimizer_;
   std::vector<double> base_lr_, base_momentum_;
@@ -264,6 +266,16 @@ class TENON_API LinearLR : public LambdaLR {
   LinearLR(Optimizer& optimizer, double start_factor = 1.0 / 3, double end_factor = 1,
            int64_t total_iters = 5);
 };
+/// factor * base for total_iters steps, then base.
+class TENON_API ConstantLR : public LambdaLR {
+ public:
+  ConstantLR(Optimizer& optimizer, double factor = 1.0 / 3, int64_t total_iters = 5);
+};
+/// base * (1 - epoch / total_iters)^power, zero from total_iters on.
+class TENON_API PolynomialLR : public LambdaLR {
+ public:
+  PolynomialLR(Optimizer& optimizer, int64_t total_iters = 5, double power = 1);
+};
 /// Half a cosine from base to eta_min in t_max steps, and back.
 class TENON_API CosineAnnealingLR : public Scheduler {
  public:
@@ -273,6 +285,41 @@ class TENON_API CosineAnnealingLR : public Scheduler {
   double lr_at(int64_t epoch, double base) const override;
   int64_t t_max_;
   double eta_min_;
+};
+
+/// Half a cosine from base to eta_min in t_0 steps, then again from base in t_mult times as many, and
+/// so on.
+class TENON_API CosineAnnealingWarmRestarts : public Scheduler {
+ public:
+  CosineAnnealingWarmRestarts(Optimizer& optimizer, int64_t t_0, int64_t t_mult = 1,
+                              double eta_min = 0);
+
+ private:
+  double lr_at(int64_t epoch, double base) const override;
+  int64_t t_0_, t_mult_;
+  double eta_min_;
+};
+/// One schedule after the other: number i + 1 begins, with its step 0, at step milestones[i].
+///
+///     optim::LinearLR warm_up(opt, 0.1, 1, 100);
+///     optim::CosineAnnealingLR anneal(opt, 900);
+///     optim::SequentialLR schedule(opt, {&warm_up, &anneal}, {100});
+///
+/// All have the base rates of the first, which must be the first that was made. Step only this one;
+/// they must outlive it.
+class TENON_API SequentialLR : public Scheduler {
+ public:
+  /// Throws UserError unless the milestones rise and are one fewer than the schedules.
+  SequentialLR(Optimizer& optimizer, std::vector<const Scheduler*> schedules,
+               std::vector<int64_t> milestones);
+
+ private:
+  double lr_at(int64_t epoch, double base) const override;
+  double momentum_at(int64_t epoch, double base) const override;
+  /// Whose turn it is, and its own count.
+  std::pair<const Scheduler*, int64_t> turn_at(int64_t epoch) const;
+  std::vector<const Scheduler*> schedules_;
+  std::vector<int64_t> milestones_;
 };
 
 struct OneCycleOptions {

@@ -25,6 +25,7 @@
 #include <tenon/nn.h>
 #include <tenon/ops.h>
 #include <tenon/optim.h>
+#include <tenon/optim/adaptive.h>
 #include <tenon/plugins.h>
 #include <tenon/random.h>
 #include <tenon/report.h>

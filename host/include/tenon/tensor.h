@@ -42,6 +42,7 @@ struct TensorHead : tn_tensor {
   const SymInt* sym_strides = nullptr;
 };
 TENON_API void destroy(TensorHead* head);
+[[noreturn]] TENON_API void fail_undefined(const char* accessor);
 /// Of a view without the flag: whether a write to its base has brought the need.
 TENON_API bool view_requires_grad(const Tensor& view);
 /// Of two handles of different heads: whether a compiled body was given one for the other.
@@ -74,19 +75,28 @@ class TENON_API Tensor {
   }
 
   bool defined() const { return head_ != nullptr; }
-  Dtype dtype() const { return static_cast<Dtype>(head_->dtype); }
+  // What follows throws UserError for an undefined tensor.
+  Dtype dtype() const { return static_cast<Dtype>(there("dtype")->dtype); }
   Device device() const {
-    return {static_cast<DeviceType>(head_->device_type), head_->device_index};
+    const detail::TensorHead* head = there("device");
+    return {static_cast<DeviceType>(head->device_type), head->device_index};
   }
-  int64_t dim() const { return head_->ndim; }
-  SymIntList sizes() const { return {head_->sym_sizes, static_cast<size_t>(head_->ndim)}; }
-  SymIntList strides() const { return {head_->sym_strides, static_cast<size_t>(head_->ndim)}; }
-  SymInt size(int64_t dim) const { return head_->sym_sizes[wrap(dim)]; }
-  SymInt stride(int64_t dim) const { return head_->sym_strides[wrap(dim)]; }
+  int64_t dim() const { return there("dim")->ndim; }
+  SymIntList sizes() const {
+    const detail::TensorHead* head = there("sizes");
+    return {head->sym_sizes, static_cast<size_t>(head->ndim)};
+  }
+  SymIntList strides() const {
+    const detail::TensorHead* head = there("strides");
+    return {head->sym_strides, static_cast<size_t>(head->ndim)};
+  }
+  SymInt size(int64_t dim) const { return there("size")->sym_sizes[wrap(dim)]; }
+  SymInt stride(int64_t dim) const { return there("stride")->sym_strides[wrap(dim)]; }
   SymInt numel() const;
-  int64_t storage_offset() const { return head_->storage_offset; }
+  int64_t storage_offset() const { return there("storage_offset")->storage_offset; }
   bool requires_grad() const {
-    return (head_->flags & TN_T_REQUIRES_GRAD) || detail::view_requires_grad(*this);
+    return (there("requires_grad")->flags & TN_T_REQUIRES_GRAD) ||
+           detail::view_requires_grad(*this);
   }
   /// Marks a leaf as one that gradients are wanted for. Throws UserError for dtypes that are not
   /// floating, and for false on a tensor that an op has made: `detach()` that one.
@@ -107,10 +117,10 @@ class TENON_API Tensor {
   /// Keeps the gradient of a tensor that is not a leaf, too.
   void retain_grad() const;
   /// True when nothing but metadata is there: a tensor inside a trace, or on the meta device.
-  bool is_fake() const { return head_->flags & TN_T_FAKE; }
+  bool is_fake() const { return there("is_fake")->flags & TN_T_FAKE; }
   bool is_contiguous(MemoryFormat format = MemoryFormat::contiguous) const;
   /// How often the storage was written; views of one storage share the counter.
-  uint64_t version() const { return *head_->version; }
+  uint64_t version() const { return *there("version")->version; }
   /// True when both handles name the same tensor object, as they do in a plain run: inside of a
   /// compiled body, and of what it keeps, too.
   bool is_same(const Tensor& other) const {
@@ -176,6 +186,12 @@ class TENON_API Tensor {
     if (wrapped < 0 || wrapped >= rank) [[unlikely]]
       fail_dim(dim);
     return wrapped;
+  }
+  /// The head, for the accessor of that name.
+  const detail::TensorHead* there(const char* accessor) const {
+    if (!head_) [[unlikely]]
+      detail::fail_undefined(accessor);
+    return head_;
   }
   [[noreturn]] void fail_dim(int64_t dim) const;
   void* checked_data(Dtype wanted, std::source_location where) const;

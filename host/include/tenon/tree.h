@@ -95,7 +95,7 @@ class Scalar {
 
 template <class T>
 Scalar<T> Tensor::item(std::source_location where) const {
-  require(defined(), "item: the tensor is undefined");
+  if (!defined()) detail::fail_undefined("item");
   require(numel().guard_int() == 1, "item: expected a tensor with one element, found {}", *this);
   if (is_fake()) return Scalar<T>(*this, where);
   return Scalar<T>([&]() -> T {

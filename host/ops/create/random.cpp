@@ -8,7 +8,9 @@
 #include "ops/op.h"
 #include "ops/shape_check.h"
 
+#include "core/kernels/pointwise_loop.h"
 #include "core/random.h"
+#include "core/scalar/scalar_constant.h"
 #include "core/sym/sym_int.h"
 #include "core/threads/thread_pool.h"
 
@@ -17,6 +19,7 @@
 #include <tenon/ops/pointwise.h>
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <numeric>
 
@@ -27,35 +30,57 @@ namespace {
 constexpr OpTags random_tags = OpTags::random | OpTags::creation;
 constexpr OpTags random_write = OpTags::random;
 
-// `body(index, four values)` with doubles in [0, 1): 53 bits where two blocks serve four elements.
-template <class F>
-void for_each_four(int64_t n, const F& body) {
-  int64_t quads = (n + 3) / 4;
+constexpr int64_t chunk = 1024;  // numbers that are made together; they stay in the first cache
+
+// Takes numbers [first, first + n).
+using TakeFn = FunctionRef<void(int64_t first, const double* values, int64_t n, const RngState&)>;
+
+// `body` for chunks of n numbers that `make`, one of the block kernels, draws.
+void for_each_chunk(int64_t n, RandomFn make, TakeFn body) {
+  int64_t quads = (n + 3) / 4, chunks = (n + chunk - 1) / chunk;
   RngState state = reserve_random(static_cast<uint64_t>(2 * quads));
-  parallel_for(0, quads, 4096, [&](int64_t lo, int64_t hi) {
-    for (int64_t q = lo; q < hi; ++q) {
-      auto a = philox(state.seed, state.offset + 2 * static_cast<uint64_t>(q));
-      auto b = philox(state.seed, state.offset + 2 * static_cast<uint64_t>(q) + 1);
-      double four[4];
-      for (size_t k = 0; k < 4; ++k) four[k] = uniform_double(a[k], b[k]);
-      body(4 * q, four);
+  parallel_for(0, chunks, 16, [&](int64_t lo, int64_t hi) {
+    double values[chunk + 4 * random_row];
+    for (int64_t c = lo; c < hi; ++c) {
+      int64_t first = c * chunk, count = std::min(chunk, n - first);
+      make(values, state.seed, state.offset + static_cast<uint64_t>(first / 2), (count + 3) / 4);
+      body(first, values, count, state);
     }
   });
 }
 
-// `value_of(u)` of a uniform number for each element.
+// Calls `fill(to)` with a row-major tensor of t's shape, which becomes the content of t.
+void fill_dense(const Tensor& t, const char* op, FunctionRef<void(const Tensor& to)> fill) {
+  require(is_computing(t.dtype()), ErrorCode::unsupported,
+          "{} does not compute on dtype {}; cast the input to a real dtype", op, t.dtype());
+  Tensor dense = t.is_contiguous() ? t : make_tensor(contiguous_meta(t.sizes(), t.dtype()));
+  fill(dense);
+  if (!dense.is_same(t)) copy_elements(t, dense);
+}
+
+// Elements [first, first + n) of `to` become `values`, converted.
+template <class V>
+void store_values(const Tensor& to, int64_t first, const V* values, int64_t n) {
+  char* at = data_of<char>(to) + first * itemsize(to.dtype());
+  BlockType from = block_type(dtype_of<V>), type = block_type(to.dtype());
+  if (from == type)
+    std::memcpy(at, values, static_cast<size_t>(n) * sizeof(V));
+  else
+    block_kernels().convert[static_cast<int>(from)][static_cast<int>(type)](at, values, n);
+}
+
+// `value_of(u, index)`, a double or an i64, of a uniform number for each element.
 template <class F>
 void fill_by_uniform(const Tensor& t, const char* op, const F& value_of) {
-  Tensor dense = t.is_contiguous() ? t : make_tensor(contiguous_meta(t.sizes(), t.dtype()));
-  dispatch_dtype(t.dtype(), op, [&]<class T>() {
-    T* to = data_of<T>(dense);
-    int64_t n = numel_of(dense);
-    for_each_four(n, [&](int64_t i, const double* four) {
-      for (int64_t k = 0; k < 4 && i + k < n; ++k)
-        to[i + k] = static_cast<T>(value_of(four[k], i + k));
-    });
+  using V = decltype(value_of(0.5, 0));
+  fill_dense(t, op, [&](const Tensor& dense) {
+    for_each_chunk(numel_of(dense), block_kernels().uniform,
+                   [&](int64_t first, const double* u, int64_t count, const RngState&) {
+                     V values[chunk];
+                     for (int64_t i = 0; i < count; ++i) values[i] = value_of(u[i], first + i);
+                     store_values(dense, first, values, count);
+                   });
   });
-  if (!dense.is_same(t)) copy_elements(t, dense);
 }
 
 // Rounding may lift a number of [0, 1) to 1 in a short dtype: it is drawn below again.
@@ -69,22 +94,54 @@ void fill_uniform(const Tensor& t, double from, double to) {
                   [=](double u, int64_t) { return from + below * (u < largest ? u : u - 0x1p-7); });
 }
 
-// Box and Muller: two uniform numbers make two normal ones.
+// Number `index` of the normal ones, by libm.
+double normal_number(const RngState& state, int64_t index) {
+  uint64_t block = state.offset + 2 * static_cast<uint64_t>(index / 4);
+  auto a = philox(state.seed, block), b = philox(state.seed, block + 1);
+  size_t pair = static_cast<size_t>(index) & 2;
+  double radius = std::sqrt(-2 * std::log1p(-uniform_double(a[pair], b[pair])));
+  double angle = 2 * std::numbers::pi * uniform_double(a[pair + 1], b[pair + 1]);
+  return radius * (index & 1 ? std::sin(angle) : std::cos(angle));
+}
+
+// Rounds what the kernel gives where all numbers near it round alike, so that results are those of
+// libm on every CPU.
+void round_normals(float* to, const double* z, int64_t n, int64_t first, const RngState& state,
+                   double mean, double deviation) {
+  constexpr int64_t group = 16;
+  auto near = [=](double z_i, double side) {
+    double part = deviation * z_i, value = mean + part;
+    return static_cast<float>(value + side * 1e-11 * (std::abs(part) + std::abs(value)));
+  };
+  for (int64_t i = 0; i < n; i += group) {
+    uint32_t doubtful = 0;
+    for (int64_t k = i; k < i + group; ++k) {
+      to[k] = near(z[k], -1);
+      doubtful |= to[k] != near(z[k], 1) ? 1u : 0u;
+    }
+    for (int64_t k = i; doubtful != 0 && k < i + group; ++k)
+      if (near(z[k], -1) != near(z[k], 1))
+        to[k] = static_cast<float>(mean + deviation * normal_number(state, first + k));
+  }
+}
+
 void fill_normal(const Tensor& t, double mean, double deviation) {
-  Tensor dense = t.is_contiguous() ? t : make_tensor(contiguous_meta(t.sizes(), t.dtype()));
-  dispatch_floating(t.dtype(), "normal", [&]<class T>() {
-    T* to = data_of<T>(dense);
-    int64_t n = numel_of(dense);
-    for_each_four(n, [&](int64_t i, const double* u) {
-      for (int64_t k = 0; k < 4 && i + k < n; ++k) {
-        double radius = std::sqrt(-2 * std::log1p(-u[k & 2])),
-               angle = 2 * std::numbers::pi * u[(k & 2) + 1];
-        to[i + k] =
-            static_cast<T>(mean + deviation * radius * (k & 1 ? std::sin(angle) : std::cos(angle)));
-      }
-    });
+  require(is_floating(t.dtype()), ErrorCode::unsupported,
+          "normal computes on floating dtypes only, found {}; cast the input", t.dtype());
+  fill_dense(t, "normal", [&](const Tensor& dense) {
+    for_each_chunk(numel_of(dense), block_kernels().normal,
+                   [&](int64_t first, const double* z, int64_t count, const RngState& state) {
+                     if (dense.dtype() == Dtype::f64) {
+                       for (int64_t i = first; i < first + count; ++i)
+                         data_of<double>(dense)[i] = mean + deviation * normal_number(state, i);
+                       return;
+                     }
+                     float values[chunk];
+                     round_normals(values, z, (count + 15) / 16 * 16, first, state, mean,
+                                   deviation);
+                     store_values(dense, first, values, count);
+                   });
   });
-  if (!dense.is_same(t)) copy_elements(t, dense);
 }
 
 void fill_integers(const Tensor& t, int64_t low, int64_t high) {
@@ -99,7 +156,7 @@ void fill_integers(const Tensor& t, int64_t low, int64_t high) {
 
 void fill_bernoulli(const Tensor& t, double p) {
   require(p >= 0 && p <= 1, "bernoulli: p must lie in [0, 1], found {}", p);
-  fill_by_uniform(t, "bernoulli", [=](double u, int64_t) { return static_cast<int>(u < p); });
+  fill_by_uniform(t, "bernoulli", [=](double u, int64_t) { return int64_t{u < p}; });
 }
 
 void fill_bernoulli(const Tensor& t, const Tensor& p) {
@@ -108,22 +165,32 @@ void fill_bernoulli(const Tensor& t, const Tensor& p) {
   Tensor odds =
       converted(make_view(p, t.sizes(), list_of(strides), p.storage_offset()), Dtype::f64);
   const double* at = data_of<double>(odds);
-  fill_by_uniform(t, "bernoulli", [=](double u, int64_t i) { return static_cast<int>(u < at[i]); });
+  fill_by_uniform(t, "bernoulli", [=](double u, int64_t i) { return int64_t{u < at[i]}; });
+}
+
+// Fisher and Yates from the last place down, with draw i for place i. Short numbers keep the order in
+// the cache for longer.
+template <class Index>
+void shuffle_into(const Tensor& t) {
+  int64_t n = numel_of(t), quads = (n + 3) / 4;
+  RngState state = reserve_random(static_cast<uint64_t>(2 * quads));
+  std::vector<Index> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), Index{0});
+  double draws[chunk + 4 * random_row];
+  for (int64_t i = n; i-- > 1;) {
+    int64_t place = i % chunk, first = i - place;
+    if (i == n - 1 || place == chunk - 1)
+      block_kernels().uniform(draws, state.seed, state.offset + static_cast<uint64_t>(first / 2),
+                              (place + 4) / 4);
+    auto other = static_cast<size_t>(draws[place] * static_cast<double>(i + 1));
+    std::swap(order[static_cast<size_t>(i)], order[other]);
+  }
+  store_values(t, 0, order.data(), n);
 }
 
 void fill_permutation(const Tensor& t) {
-  int64_t n = numel_of(t);
-  std::vector<int64_t> order(static_cast<size_t>(n));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  std::vector<double> draws(order.size());
-  for_each_four(n, [&](int64_t i, const double* four) {
-    for (int64_t k = 0; k < 4 && i + k < n; ++k) draws[static_cast<size_t>(i + k)] = four[k];
-  });
-  for (size_t i = order.size(); i-- > 1;)
-    std::swap(order[i], order[static_cast<size_t>(draws[i] * static_cast<double>(i + 1))]);
-  dispatch_dtype(t.dtype(), "randperm", [&]<class T>() {
-    for (size_t i = 0; i < order.size(); ++i) data_of<T>(t)[i] = static_cast<T>(order[i]);
-  });
+  if (numel_of(t) > std::numeric_limits<int32_t>::max()) return shuffle_into<int64_t>(t);
+  shuffle_into<int32_t>(t);
 }
 
 TensorMeta sized(SymIntList size, Dtype dtype, Dev device) {
@@ -165,9 +232,16 @@ void dropout_kernel(Tensor& out, Tensor& mask, const Tensor& input, double p,
   add_dims<2>(walk, sizes_of(out), {strides_of(out), strides_of(mask)});
   double scale = p == 1 ? 0 : 1 / (1 - p);
   dispatch_floating(out.dtype(), "dropout", [&]<class T>() {
-    for_each_offset(walk, [&](const Offsets<2>& at) {
-      T& x = data_of<T>(out)[at[0]];
-      x = data_of<bool>(mask)[at[1]] ? static_cast<T>(static_cast<double>(x) * scale) : T(0.0f);
+    for_each_row(walk, [&](const Offsets<2>& at, int64_t n, const Offsets<2>& step) {
+      T* x = data_of<T>(out) + at[0];
+      const uint8_t* kept = data_of<uint8_t>(mask) + at[1];
+      auto drop = [=](int64_t x_step, int64_t kept_step) {
+        for (int64_t i = 0; i < n; ++i) {
+          auto scaled = static_cast<T>(static_cast<double>(x[i * x_step]) * scale);
+          x[i * x_step] = kept[i * kept_step] != 0 ? scaled : T(0.0f);
+        }
+      };
+      step[0] == 1 && step[1] == 1 ? drop(1, 1) : drop(step[0], step[1]);
     });
   });
 }

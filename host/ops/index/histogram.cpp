@@ -45,6 +45,7 @@ int64_t bin_of(double x, Interval range, int64_t bins) {
 }
 
 TensorMeta histc_meta(const Tensor& self, int64_t bins, Number min, Number max) {
+  require_real("histc", self.dtype());
   require(bins > 0, "histc: bins must be positive, found {}", bins);
   bool is_known = !min.is_symbolic() && !max.is_symbolic();
   if (is_known && min.to_double() != max.to_double())

@@ -1,5 +1,8 @@
 // Distances between vectors: cosine_similarity, pairwise_distance, dist, and all pairs of two sets
 // (cdist) or of one (pdist).
+#include "core/kernels/level_table.h"
+#include "core/kernels/pointwise_loop.h"
+#include "core/scalar/scalar_constant.h"
 #include "core/sym/sym_int.h"
 #include "core/threads/thread_pool.h"
 #include "ops/kernel_loops.h"
@@ -64,20 +67,64 @@ double slope(double diff, double dist, double p) {
 }
 
 struct Pairs {
-  Tensor x1, x2;  // [batch, n, width] as row-major f64
+  Tensor x1, x2;  // [batch, n, width], row-major
   int64_t batch, n1, n2, width;
 };
 
-// Batch dimensions broadcast to those of the result.
-Pairs pairs_of(const Tensor& x1, const Tensor& x2) {
+// Batch dimensions broadcast to those of the result; in f64 unless said otherwise.
+Pairs pairs_of(const Tensor& x1, const Tensor& x2, Dtype dtype = Dtype::f64) {
   Dims batch = broadcast_sizes(sizes_before(x1, 2), sizes_before(x2, 2));
   auto spread = [&](const Tensor& t) {
     Dims sizes = batch;
     sizes.push_back(t.size(-2));
     sizes.push_back(t.size(-1));
-    return contiguous_of(converted(expand(t, list_of(sizes)), Dtype::f64));
+    return contiguous_of(converted(expand(t, list_of(sizes)), dtype));
   };
   return {spread(x1), spread(x2), product(list_of(batch)), x1.size(-2), x2.size(-2), x1.size(-1)};
+}
+
+// ---- orders 1 and 2, by the vector kernel: one vector against the columns of the others
+
+template <class C>
+void distances_from(const C* a, const C* columns, int64_t stride, int64_t width, int64_t n,
+                    bool squares, C* out) {
+  kernels::row_level<C>().differences(a, columns, stride, width, n, squares, out);
+  if (!squares) return;
+  const BlockFn root =
+      block_kernels()
+          .primitive[static_cast<int>(ScalarCode::sqrt)][static_cast<int>(block_type(dtype_of<C>))];
+  for (int64_t i = 0; i < n; i += block_size) {
+    const void* operands[] = {out + i};
+    root(out + i, operands, std::min(block_size, n - i), 0);
+  }
+}
+
+template <class C>
+void cdist_by_columns(Tensor& out, const Tensor& x1, const Tensor& x2, bool squares) {
+  Pairs s = pairs_of(x1, x2, dtype_of<C>);
+  Tensor columns =
+      contiguous_of(transpose(view(s.x2, {SymInt(s.batch), SymInt(s.n2), SymInt(s.width)}), 1, 2));
+  bool direct = out.dtype() == dtype_of<C>;
+  Tensor found = direct ? out : make_tensor(contiguous_meta(out.sizes(), dtype_of<C>));
+  parallel_for(0, s.batch * s.n1, 16, [&](int64_t lo, int64_t hi) {
+    for (int64_t r = lo; r < hi; ++r)
+      distances_from(data_of<C>(s.x1) + r * s.width,
+                     data_of<C>(columns) + r / s.n1 * s.n2 * s.width, s.n2, s.width, s.n2, squares,
+                     data_of<C>(found) + r * s.n2);
+  });
+  if (!direct) copy_elements(out, found);
+}
+
+template <class C>
+void pdist_by_columns(Tensor& out, const Tensor& self, bool squares) {
+  Tensor x = converted(self, dtype_of<C>), columns = contiguous_of(transpose(x, 0, 1));
+  Tensor found = make_tensor(contiguous_meta(out.sizes(), dtype_of<C>));
+  int64_t n = sizes_of(x)[0], width = sizes_of(x)[1];
+  C* to = data_of<C>(found);
+  for (int64_t i = 0; i + 1 < n; to += n - 1 - i, ++i)
+    distances_from(data_of<C>(x) + i * width, data_of<C>(columns) + i + 1, n, width, n - 1 - i,
+                   squares, to);
+  copy_elements(out, found);
 }
 
 TensorMeta cdist_meta(const Tensor& x1, const Tensor& x2, double p, std::optional<int64_t>) {
@@ -96,6 +143,9 @@ TensorMeta cdist_meta(const Tensor& x1, const Tensor& x2, double p, std::optiona
 void cdist_kernel(Tensor& out, const Tensor& x1, const Tensor& x2, double p,
                   std::optional<int64_t>) {
   if (numel_of(out) == 0) return;
+  if (p == 1 || p == 2)
+    return (out.dtype() == Dtype::f64 ? cdist_by_columns<double>
+                                      : cdist_by_columns<float>)(out, x1, x2, p == 2);
   Pairs s = pairs_of(x1, x2);
   Tensor found = make_tensor(contiguous_meta(out.sizes(), Dtype::f64));
   parallel_for(0, s.batch * s.n1, 64, [&](int64_t lo, int64_t hi) {
@@ -121,6 +171,29 @@ TensorMeta cdist_backward_meta(const Tensor& grad, const Tensor& x1, const Tenso
   return contiguous_meta(list_of(sizes), x1.dtype(), x1.device());
 }
 
+// The gradient of order 2: for each vector of x1 the sum over those of x2 of g (a - b) / distance.
+void sum_directions(const Pairs& s, const Tensor& g, const Tensor& d, double* sums) {
+  parallel_for(0, s.batch * s.n1, 4, [&](int64_t lo, int64_t hi) {
+    std::vector<double> weights(static_cast<size_t>(s.n2));
+    std::vector<const double*> vectors(weights.size());
+    for (int64_t r = lo; r < hi; ++r) {
+      double all = 0;
+      for (size_t j = 0; j < weights.size(); ++j) {
+        size_t at = static_cast<size_t>(r * s.n2) + j;
+        double length = data_of<double>(d)[at];
+        double weight = length == 0 ? 0 : data_of<double>(g)[at] / length;
+        all += weight;
+        weights[j] = -weight;
+        vectors[j] = data_of<double>(s.x2) + (r / s.n1 * s.n2 + static_cast<int64_t>(j)) * s.width;
+      }
+      double* to = sums + r * s.width;
+      kernels::row_level<double>().weighted_sum(to, s.width, vectors.data(), weights.data(), s.n2,
+                                                0);
+      for (int64_t k = 0; k < s.width; ++k) to[k] += all * data_of<double>(s.x1)[r * s.width + k];
+    }
+  });
+}
+
 void cdist_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& x1, const Tensor& x2,
                            double p, const Tensor& cdist) {
   if (numel_of(grad) == 0) return fill_elements(out, 0);
@@ -129,7 +202,10 @@ void cdist_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& x1, co
          d = contiguous_of(converted(cdist, Dtype::f64));
   Tensor sums = make_tensor(contiguous_meta(out.sizes(), Dtype::f64));
   fill_elements(sums, 0);
-  for (int64_t r = 0; r < s.batch * s.n1; ++r)
+  // In double the difference of the sums is as good as the sum of the differences of floats.
+  if (p == 2 && x1.dtype() != Dtype::f64) sum_directions(s, g, d, data_of<double>(sums));
+  bool is_done = p == 2 && x1.dtype() != Dtype::f64;
+  for (int64_t r = 0; r < (is_done ? 0 : s.batch * s.n1); ++r)
     for (int64_t j = 0; j < s.n2; ++j) {
       const double* a = data_of<double>(s.x1) + r * s.width;
       const double* b = data_of<double>(s.x2) + (r / s.n1 * s.n2 + j) * s.width;
@@ -161,6 +237,9 @@ TensorMeta pdist_meta(const Tensor& self, double p) {
 }
 
 void pdist_kernel(Tensor& out, const Tensor& self, double p) {
+  if (p == 1 || p == 2)
+    return (out.dtype() == Dtype::f64 ? pdist_by_columns<double>
+                                      : pdist_by_columns<float>)(out, self, p == 2);
   Tensor x = contiguous_of(converted(self, Dtype::f64));
   Tensor found = make_tensor(contiguous_meta(out.sizes(), Dtype::f64));
   int64_t width = sizes_of(x)[1];

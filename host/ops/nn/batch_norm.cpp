@@ -6,7 +6,7 @@
 // Method: one kernel for all forms. The running statistics may be written in place (the `legit` and
 //   `native` forms) or handed out as results (`functional`). Inputs in channels_last order are seen
 //   as rows of channels, so nothing is transposed.
-#include "core/kernels/normalize.h"
+#include "core/kernels/rows/normalize.h"
 #include "core/sym/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/nn/norm_vjp.h"

@@ -1,5 +1,5 @@
 // Normalisation of each image by itself: layer_norm, group_norm, rms_norm.
-#include "core/kernels/normalize.h"
+#include "core/kernels/rows/normalize.h"
 #include "core/threads/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/nn/norm_vjp.h"

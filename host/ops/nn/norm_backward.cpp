@@ -4,7 +4,7 @@
 //   dx = rstd (g - mean(g) - x^ mean(g x^)), means over the normalised elements;
 //   dweight = sum(grad x^) and dbias = sum(grad) over the others.
 // Method: compositions in the compute type, so that they differentiate and fuse like any graph.
-#include "core/kernels/normalize.h"
+#include "core/kernels/rows/normalize.h"
 #include "core/sym/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"

@@ -40,6 +40,101 @@ Largest<ComputeOf<T>> largest_in(const T* plane, const PoolPlanes& p, const Wind
   return best;
 }
 
+// ---- floats, a row of windows at a time
+
+// The windows [first, last) of a row that are whole and lie `stride` apart; none where a row is short
+// or its windows differ.
+struct RegularWindows {
+  int64_t first = 0, last = 0, stride = 1;
+};
+
+RegularWindows regular_windows(const std::vector<Window>& row) {
+  auto n = static_cast<int64_t>(row.size());
+  auto at = [&](int64_t i) -> const Window& { return row[static_cast<size_t>(i)]; };
+  RegularWindows r;
+  int64_t whole = 0;
+  for (const Window& w : row) whole = std::max(whole, w.count);
+  while (r.first < n && at(r.first).count != whole) ++r.first;
+  r.last = r.first;
+  if (n - r.first < 4) return r;
+  r.stride = at(r.first + 1).start - at(r.first).start;
+  auto fits = [&](int64_t i) {
+    return at(i).count == whole && at(i).start == at(r.first).start + (i - r.first) * r.stride;
+  };
+  while (r.last < n && fits(r.last)) ++r.last;
+  return r;
+}
+
+// Results of windows side by side: loops over them have no branches, and become vector code.
+struct BestOfRow {
+  static constexpr int64_t most = 64;
+  float value[most];
+  int32_t place[most];
+
+  template <int64_t known_stride>
+  void take(const float* x, int64_t n, int64_t stride, int32_t at) {
+    int64_t step = known_stride == 0 ? stride : known_stride;
+    for (int64_t i = 0; i < n; ++i) {
+      float v = x[i * step];
+      bool wins = (v > value[i]) | (v != v);
+      value[i] = wins ? v : value[i];
+      place[i] = wins ? at + static_cast<int32_t>(i * step) : place[i];
+    }
+  }
+};
+
+void largest_of_row(const float* plane, const PoolPlanes& p, const Window& d, const Window& h,
+                    const Window& first, int64_t n, int64_t stride, BestOfRow& best) {
+  auto place = [&](int64_t z, int64_t y) {
+    return (z * p.in_sizes[1] + y) * p.in_sizes[2] + first.start;
+  };
+  for (int64_t i = 0; i < n; ++i) {
+    best.value[i] = lowest<float>();
+    best.place[i] = static_cast<int32_t>(place(d.start, h.start) + i * stride);
+  }
+  for (int64_t i = 0; i < d.count; ++i)
+    for (int64_t j = 0; j < h.count; ++j)
+      for (int64_t k = 0; k < first.count; ++k) {
+        int64_t z = d.start + i * d.step, y = h.start + j * h.step, x = k * first.step;
+        const float* row = plane + z * p.in_steps[0] + y * p.in_steps[1] + first.start + x;
+        auto at = static_cast<int32_t>(place(z, y) + x);
+        stride == 1   ? best.take<1>(row, n, stride, at)
+        : stride == 2 ? best.take<2>(row, n, stride, at)
+                      : best.take<0>(row, n, stride, at);
+      }
+}
+
+// A plane whose rows lie dense.
+void largest_in_plane(const float* plane, const PoolPlanes& p, const Windows& windows, float* out,
+                      int64_t* places) {
+  const std::vector<Window>& row = windows[2];
+  RegularWindows r = regular_windows(row);
+  auto one = [&](const Window& d, const Window& h, size_t x, int64_t at) {
+    auto best = largest_in(plane, p, d, h, row[x]);
+    out[at] = best.value;
+    if (places) places[at] = best.index;
+  };
+  BestOfRow best;
+  for (size_t z = 0; z < windows[0].size(); ++z)
+    for (size_t y = 0; y < windows[1].size(); ++y) {
+      const Window &d = windows[0][z], &h = windows[1][y];
+      int64_t at =
+          static_cast<int64_t>(z) * p.out_steps[0] + static_cast<int64_t>(y) * p.out_steps[1];
+      for (int64_t x = 0; x < static_cast<int64_t>(row.size());) {
+        if (x < r.first || x >= r.last) {
+          one(d, h, static_cast<size_t>(x), at + x);
+          ++x;
+          continue;
+        }
+        int64_t n = std::min(BestOfRow::most, r.last - x);
+        largest_of_row(plane, p, d, h, row[static_cast<size_t>(x)], n, r.stride, best);
+        std::copy_n(best.value, n, out + at + x);
+        if (places) std::copy_n(best.place, n, places + at + x);
+        x += n;
+      }
+    }
+}
+
 template <class T>
 using SumType = std::conditional_t<is_float_type<T>, ComputeOf<T>, int64_t>;
 
@@ -62,6 +157,14 @@ void max_over_windows(const Tensor& out, const Tensor& indices, const Tensor& in
                       const Windows& windows, size_t n_space) {
   PoolPlanes planes = planes_of(in, out, n_space);
   int64_t* places = indices.defined() ? data_of<int64_t>(indices) : nullptr;
+  const auto& size = planes.in_sizes;
+  bool is_dense = planes.in_steps[2] == 1 && planes.out_steps[2] == 1 &&
+                  size[0] * size[1] * size[2] < std::numeric_limits<int32_t>::max();
+  if (in.dtype() == Dtype::f32 && is_dense)
+    return for_each_plane(planes, covered(windows), [&](int64_t from, int64_t to) {
+      largest_in_plane(data_of<float>(in) + from, planes, windows, data_of<float>(out) + to,
+                       places ? places + to : nullptr);
+    });
   dispatch_dtype(in.dtype(), "max pooling", [&]<class T>() {
     for_each_plane(planes, covered(windows), [&](int64_t from, int64_t to) {
       for_each_window(windows, planes.out_steps, to,

@@ -67,14 +67,7 @@ struct ExtremeValue {
 
   void fold(State& s, const T* in, int64_t n, int64_t) const {
     if constexpr (!is_float) {
-      constexpr int64_t lanes = 32;
-      State best[lanes];
-      std::fill_n(best, lanes, s);
-      int64_t i = 0;
-      for (; i + lanes <= n; i += lanes)
-        for (int64_t k = 0; k < lanes; ++k) best[k] = better(best[k], in[i + k]);
-      for (int64_t k = 0; k < lanes; ++k) s = better(s, best[k]);
-      for (; i < n; ++i) s = better(s, in[i]);
+      s = fold_integers(largest ? ScalarCode::max : ScalarCode::min, s, in, n, better);
     } else {
       const auto& level = kernels::row_level<State>();
       auto of_row = largest ? level.largest : level.smallest;

@@ -1,9 +1,11 @@
 // Moments and norms: var, std, norm, logsumexp.
+#include "core/kernels/level_table.h"
 #include "core/kernels/pointwise_loop.h"
 #include "ops/complex_forms.h"
 #include "ops/op.h"
 #include "ops/promotion.h"
 #include "ops/reduce/reduce_loop.h"
+#include "ops/shape_check.h"
 #include "ops/vjp_rules.h"
 
 #include <tenon/ops/copy.h>
@@ -132,6 +134,12 @@ struct Norm {
       s += std::pow(v, p);
   }
   void fold(State& s, const T* x, int64_t n, int64_t index) const {
+    if constexpr (std::is_floating_point_v<T>)
+      if (p == 2 || p == 1) {
+        auto fold = p == 2 ? kernels::WideFold::squares : kernels::WideFold::magnitudes;
+        s += kernels::row_level<T>().fold_wide(fold, x, n);
+        return;
+      }
     auto add_square = [](double& part, T value) {
       auto v = static_cast<double>(value);
       part += v * v;
@@ -195,6 +203,7 @@ struct LogSumExp {
 };
 
 TensorMeta logsumexp_meta(const Tensor& self, IntList dims, bool keepdim) {
+  require_real("logsumexp", self.dtype());
   Dtype dtype = is_floating(self.dtype()) ? self.dtype() : Dtype::f32;
   return reduced_meta(self, mask_of(self, OptIntList(dims)), keepdim, dtype);
 }

@@ -8,8 +8,11 @@
 //   kept elements, or the fixed pieces.
 #include "ops/reduce/reduce_loop.h"
 
+#include "core/kernels/pointwise_loop.h"
+#include "core/scalar/scalar_constant.h"
 #include "core/threads/thread_pool.h"
 
+#include <bit>
 #include <vector>
 
 namespace tenon::ops {
@@ -141,6 +144,36 @@ bool prefers_outer(const ReductionPlan& plan) {
 }
 
 }  // namespace
+
+int64_t fold_by_blocks(ScalarCode code, const void* x, Dtype from, int64_t n, void* out, Dtype to) {
+  const BlockKernels& kernels = block_kernels();
+  BlockFn fold = kernels.primitive[static_cast<int>(code)][static_cast<int>(block_type(to))];
+  ConvertFn convert =
+      from == to
+          ? nullptr
+          : kernels.convert[static_cast<int>(block_type(from))][static_cast<int>(block_type(to))];
+  alignas(64) std::byte scratch[block_size * 8];
+  const char* in = static_cast<const char*>(x);
+  char* sums = static_cast<char*>(out);
+  auto elements = [&](int64_t first, int64_t count) -> const void* {
+    const char* at = in + first * itemsize(from);
+    if (convert == nullptr) return at;
+    convert(scratch, at, count);
+    return scratch;
+  };
+  auto size = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n)));
+  int64_t width = std::min(block_size, size);
+  std::memcpy(sums, elements(0, width), static_cast<size_t>(width * itemsize(to)));
+  for (int64_t i = width; i < n; i += width) {
+    const void* operands[] = {sums, elements(i, std::min(width, n - i))};
+    fold(sums, operands, std::min(width, n - i), 0);
+  }
+  for (; width > 16; width /= 2) {
+    const void* operands[] = {sums, sums + width / 2 * itemsize(to)};
+    fold(sums, operands, width / 2, 0);
+  }
+  return width;
+}
 
 void run_reduction(const Folder& folder, const void* op, const Tensor& in, const Tensor& out,
                    uint64_t mask) {

@@ -8,6 +8,7 @@
 //   dimensions, in reduce_loop.cpp, are the same code for all operations and types.
 #pragma once
 
+#include "core/scalar/scalar.h"
 #include "ops/kernel_loops.h"
 #include "ops/shapes.h"
 
@@ -35,6 +36,24 @@ Part fold_in_parts(Part start, const T* x, int64_t n, Step&& step, Join&& join) 
   for (int64_t width = parts / 2; width > 0; width /= 2)
     for (int64_t k = 0; k < width; ++k) part[k] = join(part[k], part[k + width]);
   return part[0];
+}
+
+/// Folds n >= 8 neighbours into at most sixteen elements of `to` at `out` by a primitive of the block
+/// kernels, which must not care for the order; returns how many. `out` has room for a block.
+int64_t fold_by_blocks(ScalarCode code, const void* x, Dtype from, int64_t n, void* out, Dtype to);
+
+/// `start` folded with n neighbours by a primitive on integers; `fold(a, b)` is the same on two.
+template <class Out, class T, class Fold>
+Out fold_integers(ScalarCode code, Out start, const T* x, int64_t n, const Fold& fold) {
+  constexpr int64_t few = 32;
+  if (n < few) {
+    for (int64_t i = 0; i < n; ++i) start = fold(start, static_cast<Out>(x[i]));
+    return start;
+  }
+  alignas(64) Out parts[512];
+  int64_t left = fold_by_blocks(code, x, dtype_of<T>, n, parts, dtype_of<Out>);
+  for (int64_t i = 0; i < left; ++i) start = fold(start, parts[i]);
+  return start;
 }
 
 /// An operation as functions: the loops of reductions exist once, and only what touches elements is
@@ -81,8 +100,9 @@ struct FolderOf {
     State s = *static_cast<State*>(state);
     const T* x = static_cast<const T*>(in);
     bool done = false;
+    constexpr int64_t few = 8;  // elements, for which parts take longer than steps
     if constexpr (requires { op.fold(s, x, n, index); })
-      if (step == 1) op.fold(s, x, n, index), done = true;
+      if (step == 1 && n >= few) op.fold(s, x, n, index), done = true;
     if (!done)
       for (int64_t i = 0; i < n; ++i) op.step(s, x[i * step], index + i);
     *static_cast<State*>(state) = s;
@@ -175,6 +195,14 @@ inline constexpr uint64_t all_dims = ~uint64_t{0};
 inline Dtype sum_dtype(const Tensor& self, std::optional<Dtype> dtype) {
   if (dtype) return *dtype;
   return is_integral(self.dtype()) || self.dtype() == Dtype::bool_ ? Dtype::i64 : self.dtype();
+}
+
+inline TensorMeta mean_meta(const Tensor& self, uint64_t mask, bool keepdim,
+                            std::optional<Dtype> dtype) {
+  Dtype result = dtype.value_or(self.dtype());
+  require(is_floating(result) || is_complex(result),
+          "mean: a floating dtype is expected, found {}; pass dtype or cast the input", result);
+  return reduced_meta(self, mask, keepdim, result);
 }
 
 }  // namespace tenon::ops

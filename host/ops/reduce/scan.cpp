@@ -163,10 +163,22 @@ Tensor differences(const Tensor& self, int64_t n, int64_t dim, const Tensor& pre
 namespace {
 
 // The general form keeps n times the memory, but is exact where elements are 0.
+// In linear time whatever is zero: before the first zero of a row nothing behind it counts, there the
+// products of the others do, and behind it all products are 0. What this loses at zeros is its own
+// derivative.
+Tensor cumprod_vjp_beside_zeros(const Tensor& g, const Tensor& x, const Tensor& y, int64_t dim) {
+  Tensor zero = x.eq(0), zeros = zero.cumsum(dim), first = zero.logical_and(zeros.eq(1));
+  Tensor others = x.masked_fill(first, 1).cumprod(dim);
+  Tensor before = reverse_cumsum(g.mul(y), dim).div(x.masked_fill(zero, 1));
+  return where(first, reverse_cumsum(g.mul(others), dim), before.masked_fill(zeros.gt(0), 0));
+}
+
 Tensor cumprod_vjp(const Tensor& g, const Tensor& x, const Tensor& y, int64_t dim) {
   if (x.dim() == 0) return g;
   bool has_zero = x.is_fake() || static_cast<bool>(x.detach().eq(0).any());
   if (!has_zero) return reverse_cumsum(g.mul(y), dim).div(x);
+  if (x.is_fake() || !thread_modes.grad_enabled) return cumprod_vjp_beside_zeros(g, x, y, dim);
+  // To be differentiated again: all products with one factor left out.
   int64_t last = x.dim() - 1;
   Tensor row = x.transpose(dim, last).unsqueeze(-2), weight = g.transpose(dim, last).unsqueeze(-2);
   SymInt n = x.size(dim);

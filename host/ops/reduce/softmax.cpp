@@ -2,8 +2,9 @@
 //
 // Problem: the dimension may lie anywhere; rows must neither overflow nor lose small terms.
 // Method: the input is taken row-major as (outer, dim, inner); each (outer, inner) pair is one row
-//   with elements `inner` apart. The forward forms are vector kernels, see core/kernels/softmax.h.
-#include "core/kernels/softmax.h"
+//   with elements `inner` apart. The forward forms are vector kernels, see core/kernels/rows/softmax.h.
+#include "core/kernels/rows/softmax.h"
+#include "core/kernels/level_table.h"
 #include "core/kernels/pointwise_loop.h"
 #include "core/threads/thread_pool.h"
 #include "ops/op.h"
@@ -69,9 +70,26 @@ TensorMeta backward_meta(const Tensor& grad, const Tensor& output, int64_t dim, 
   return contiguous_meta(grad.sizes(), input_dtype, grad.device());
 }
 
+// `out` is neither of the others.
+template <class C>
+void backward_dense_row(C* out, const C* grad, const C* y, int64_t n, bool logarithm) {
+  const auto& level = kernels::row_level<C>();
+  C sum = 0;
+  if (logarithm) {
+    sum = level.sum(grad, n);
+    level.exp(y, out, n);
+    for (int64_t i = 0; i < n; ++i) out[i] = grad[i] - out[i] * sum;
+  } else {
+    kernels::gemm_level<C>().dots(1, 1, n, grad, n, y, n, C(1), C(0), &sum, 1, 1);
+    for (int64_t i = 0; i < n; ++i) out[i] = (grad[i] - sum) * y[i];
+  }
+}
+
 template <class T, bool logarithm>
 void backward_row(T* out, const T* grad, const T* y, int64_t n, int64_t step) {
   using C = ComputeOf<T>;
+  if constexpr (std::is_same_v<T, C>)
+    if (step == 1) return backward_dense_row(out, grad, y, n, logarithm);
   double sum = 0;
   for (int64_t i = 0; i < n; ++i)
     sum += static_cast<double>(static_cast<C>(grad[i * step])) *

@@ -1,8 +1,9 @@
 // Sums and what is counted: sum, mean, prod, any, all, count_nonzero.
-#include "core/kernels/sum.h"
+#include "core/kernels/rows/sum.h"
 #include "ops/complex_forms.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
+#include "ops/shape_check.h"
 #include "ops/symbols_match.h"
 #include "ops/vjp_rules.h"
 
@@ -40,11 +41,14 @@ template <class T, class Out>
 struct Sum {
   using State = SumOf<T>;
   Out* out;
-  bool skips_nan = false;
   State start() const { return 0; }
-  void step(State& s, T x, int64_t) const {
-    if (is_float_type<T> && skips_nan && is_nan(x)) return;
-    s = plus(s, static_cast<State>(x));
+  void step(State& s, T x, int64_t) const { s = plus(s, static_cast<State>(x)); }
+  void fold(State& s, const T* x, int64_t n, int64_t index) const {
+    if constexpr (!is_float_type<T>) {
+      s = fold_integers(ScalarCode::add, s, x, n, plus<State>);
+    } else {
+      for (int64_t i = 0; i < n; ++i) step(s, x[i], index + i);
+    }
   }
   State join(State a, State b) const { return plus(a, b); }
   void store(int64_t at, State s, int64_t) const { out[at] = static_cast<Out>(s); }
@@ -57,25 +61,6 @@ struct Mean : Sum<T, T> {
   }
 };
 
-template <class T>
-struct NanMean {
-  struct State {
-    double sum = 0;
-    int64_t n = 0;
-  };
-  T* out;
-  State start() const { return {}; }
-  void step(State& s, T x, int64_t) const {
-    if (is_nan(x)) return;
-    s.sum += static_cast<double>(x);
-    ++s.n;
-  }
-  State join(State a, State b) const { return {a.sum + b.sum, a.n + b.n}; }
-  void store(int64_t at, State s, int64_t) const {
-    out[at] = static_cast<T>(s.sum / static_cast<double>(s.n));
-  }
-};
-
 template <class T, class Out>
 struct Product {
   using State = SumOf<T>;
@@ -83,8 +68,14 @@ struct Product {
   State start() const { return 1; }
   void step(State& s, T x, int64_t) const { s = times(s, static_cast<State>(x)); }
   void fold(State& s, const T* x, int64_t n, int64_t) const {
-    auto step = [](State& part, T value) { part = times(part, static_cast<State>(value)); };
-    s = times(s, fold_in_parts(State(1), x, n, step, times<State>));
+    if constexpr (std::is_floating_point_v<T>) {
+      s *= kernels::row_level<T>().fold_wide(kernels::WideFold::product, x, n);
+    } else if constexpr (!is_float_type<T>) {
+      s = fold_integers(ScalarCode::mul, s, x, n, times<State>);
+    } else {
+      auto step = [](State& part, T value) { part = times(part, static_cast<State>(value)); };
+      s = times(s, fold_in_parts(State(1), x, n, step, times<State>));
+    }
   }
   State join(State a, State b) const { return times(a, b); }
   void store(int64_t at, State s, int64_t) const { out[at] = static_cast<Out>(s); }
@@ -164,20 +155,6 @@ constexpr auto sum_meta = [](const Tensor& self, OptIntList dims, bool keepdim, 
   return sum_meta_of(self, dims_mask(dims, self.dim()), keepdim, dtype);
 };
 
-constexpr auto nansum_kernel = [](Tensor& out, const Tensor& self, OptIntList dims, bool, Type) {
-  Tensor in = self.dtype() == out.dtype() ? self : converted(self, out.dtype());
-  dispatch_dtype(in.dtype(), "nansum", [&]<class T>() {
-    reduce<T>(in, out, dims_mask(dims, self.dim()), Sum<T, T>{data_of<T>(out), true});
-  });
-};
-
-TensorMeta mean_meta_of(const Tensor& self, uint64_t mask, bool keepdim, Type dtype) {
-  Dtype result = dtype.value_or(self.dtype());
-  require(is_floating(result) || is_complex(result),
-          "mean: a floating dtype is expected, found {}; pass dtype or cast the input", result);
-  return reduced_meta(self, mask, keepdim, result);
-}
-
 void mean_kernel(Tensor& out, const Tensor& self, uint64_t mask) {
   Tensor in = self.dtype() == out.dtype() ? self : converted(self, out.dtype());
   int64_t n = numel_of(out) ? numel_of(in) / numel_of(out) : 0;
@@ -185,13 +162,6 @@ void mean_kernel(Tensor& out, const Tensor& self, uint64_t mask) {
   dispatch_floating(in.dtype(), "mean",
                     [&]<class T>() { reduce<T>(in, out, mask, Mean<T>{{data_of<T>(out)}}); });
 }
-
-constexpr auto nanmean_kernel = [](Tensor& out, const Tensor& self, OptIntList dims, bool, Type) {
-  Tensor in = self.dtype() == out.dtype() ? self : converted(self, out.dtype());
-  dispatch_floating(in.dtype(), "nanmean", [&]<class T>() {
-    reduce<T>(in, out, dims_mask(dims, self.dim()), NanMean<T>{data_of<T>(out)});
-  });
-};
 
 bool shrinks_to_one(SymInt from, SymInt to) {
   return !symbols_match(from, to) && is_one(to) && !is_one(from);
@@ -261,6 +231,7 @@ TensorMeta truth_meta(const Tensor& self, uint64_t mask, bool keepdim) {
 
 template <template <class, class> class Op, class Out>
 void fold_truth(Tensor& out, const Tensor& self, uint64_t mask, const char* name) {
+  if (is_complex(self.dtype())) return fold_truth<Op, Out>(out, ne(self, 0), mask, name);
   dispatch_dtype(self.dtype(), name,
                  [&]<class T>() { reduce<T>(self, out, mask, Op<T, Out>{data_of<Out>(out)}); });
 }
@@ -293,6 +264,10 @@ constexpr auto truth_dims_meta = [](const Tensor& self, OptIntList dims, bool ke
 
 constexpr OpTags reduction = OpTags::reduction;
 
+Tensor is_zero(const Tensor& self) {
+  return is_complex(self.dtype()) ? eq(self, 0) : logical_not(self);
+}
+
 Tensor as_truth(const Tensor& value, const Tensor& self) {
   return self.dtype() == Dtype::u8 ? to(value, Dtype::u8) : value;
 }
@@ -323,25 +298,10 @@ static constexpr OpDef rows[] = {
                 return unreduced(g, sizes, dim, keepdim);
               }}},
      .linear = "self"},
-    {.schema = "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? "
-               "dtype=None) -> Tensor",
-     .tags = reduction,
-     .meta = sum_meta,
-     .eager = nansum_kernel,
-     .decomp =
-         [](const Tensor& self, OptIntList dim, bool keepdim, std::optional<Dtype> dtype) {
-           return sum(where(isnan(self), full({}, 0, self.dtype()), self), dim, keepdim, dtype);
-         },
-     .vjp = {{"self", "grad, self, dim, keepdim",
-              [](const Tensor& g, const Tensor& x, OptIntList dim, bool keepdim) {
-                return unreduced(g.to(x.dtype()), x.sizes(), dim, keepdim)
-                    .mul(x.isnan().logical_not());
-              }}}},
     {.schema = "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor",
      .tags = reduction,
      .core = true,
-     .meta = [](const Tensor& self,
-                Type dtype) { return mean_meta_of(self, all_dims, false, dtype); },
+     .meta = [](const Tensor& self, Type dtype) { return mean_meta(self, all_dims, false, dtype); },
      .eager = [](Tensor& out, const Tensor& self, Type) { mean_kernel(out, self, all_dims); },
      .complex = fn<complex_mean>,
      .vjp = {{"self", "grad, self.sizes",
@@ -355,7 +315,7 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta =
          [](const Tensor& self, OptIntList dims, bool keepdim, Type dtype) {
-           return mean_meta_of(self, dims_mask(dims, self.dim()), keepdim, dtype);
+           return mean_meta(self, dims_mask(dims, self.dim()), keepdim, dtype);
          },
      .eager = [](Tensor& out, const Tensor& self, OptIntList dims, bool,
                  Type) { mean_kernel(out, self, dims_mask(dims, self.dim())); },
@@ -365,25 +325,6 @@ static constexpr OpDef rows[] = {
                 return unreduced(g, sizes, dim, keepdim).div(Number(n_reduced(sizes, dim)));
               }}},
      .linear = "self"},
-    {.schema = "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? "
-               "dtype=None) -> Tensor",
-     .tags = reduction,
-     .meta =
-         [](const Tensor& self, OptIntList dims, bool keepdim, Type dtype) {
-           return mean_meta_of(self, dims_mask(dims, self.dim()), keepdim, dtype);
-         },
-     .eager = nanmean_kernel,
-     .decomp =
-         [](const Tensor& self, OptIntList dim, bool keepdim, std::optional<Dtype> dtype) {
-           return div(nansum(self, dim, keepdim, dtype),
-                      sum(logical_not(isnan(self)), dim, keepdim));
-         },
-     .vjp = {{"self", "grad, self, dim, keepdim",
-              [](const Tensor& g, const Tensor& x, OptIntList dim, bool keepdim) {
-                Tensor there = x.isnan().logical_not();
-                Tensor count = dim ? there.sum(*dim, true) : there.sum();
-                return unreduced(g.to(x.dtype()), x.sizes(), dim, keepdim).div(count).mul(there);
-              }}}},
     {.schema = "prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
      .tags = reduction,
      .core = true,
@@ -441,8 +382,7 @@ static constexpr OpDef rows[] = {
      .tags = reduction,
      .meta = truth_all_meta,
      .eager = truth_all<All>,
-     .decomp =
-         [](const Tensor& self) { return as_truth(logical_not(any(logical_not(self))), self); },
+     .decomp = [](const Tensor& self) { return as_truth(logical_not(any(is_zero(self))), self); },
      .vjp = nondiff},
     {.schema = "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
      .tags = reduction,
@@ -450,7 +390,7 @@ static constexpr OpDef rows[] = {
      .eager = truth_dim<All>,
      .decomp =
          [](const Tensor& self, int64_t dim, bool keepdim) {
-           return as_truth(logical_not(any(logical_not(self), dim, keepdim)), self);
+           return as_truth(logical_not(any(is_zero(self), dim, keepdim)), self);
          },
      .vjp = nondiff},
     {.schema = "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
@@ -459,7 +399,7 @@ static constexpr OpDef rows[] = {
      .eager = truth_dims<All>,
      .decomp =
          [](const Tensor& self, OptIntList dim, bool keepdim) {
-           return as_truth(logical_not(any(logical_not(self), dim, keepdim)), self);
+           return as_truth(logical_not(any(is_zero(self), dim, keepdim)), self);
          },
      .vjp = nondiff},
     {.schema = "count_nonzero(Tensor self, int? dim=None) -> Tensor",

@@ -1,4 +1,5 @@
 // Views with the dimensions in another order, and ops that reorder elements along dimensions.
+#include "core/kernels/pointwise_loop.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
@@ -100,23 +101,21 @@ Tensor adjoint_of(const Tensor& self, const char* op) {
   return last_two_swapped(self, op);
 }
 
-// Copies with the dimensions of the mask reversed: negative strides from the last element.
+// A copy from the last element of the dimensions of the mask, with negative strides.
 void flip_kernel(Tensor& out, const Tensor& self, IntList dims) {
   uint64_t mask = dims.empty() ? 0 : dims_mask(OptIntList(dims), self.dim());
   if (numel_of(self) == 0) return;
-  Walk<2> walk;
+  InlineVector<int64_t, 8> strides;
   int64_t start = 0;
   for (size_t d = 0; d < static_cast<size_t>(self.dim()); ++d) {
     bool flips = mask >> d & 1;
     int64_t step = strides_of(self)[d];
     if (flips) start += (sizes_of(self)[d] - 1) * step;
-    walk.add(sizes_of(self)[d], {strides_of(out)[d], flips ? -step : step});
+    strides.push_back(flips ? -step : step);
   }
-  dispatch_itemsize(self.dtype(), [&]<class T>() {
-    T* to = data_of<T>(out);
-    const T* from = data_of<T>(self) + start;
-    for_each_offset(walk, [&](const Offsets<2>& at) { to[at[0]] = from[at[1]]; });
-  });
+  copy_strided({data_of<char>(out), out.dtype(), strides_of(out).data()},
+               {data_of<char>(self) + start * itemsize(self.dtype()), self.dtype(), strides.data()},
+               sizes_of(self));
 }
 
 TensorMeta flip_meta(const Tensor& self, IntList dims) {

@@ -18,6 +18,7 @@ namespace {
 
 // Where sizes known only at run time leave the order open, the smaller of the two is kept symbolic.
 SymInt at_most(SymInt index, SymInt size) {
+  if (!index.is_symbolic() && index.word() == INT64_MAX) return size;  // x[i:] as archives write it
   if (guard_or_false(index > size)) return size;
   return guard_or_false(index <= size) ? index : sym_min(index, size);
 }

@@ -51,6 +51,10 @@ class Scopes {
   /// What is emitted next belongs to this scope.
   void go_to(size_t scope);
   void go_to_innermost() { go_to(innermost()); }
+  /// Whether code may branch there: no loop stands behind it yet.
+  bool is_innermost_and_open(size_t scope) const {
+    return scope == innermost() && !scopes_[scope].block->getTerminator();
+  }
 
   /// From here on, and until it is released, the variable is known in the innermost scope.
   void bind(Id variable, llvm::Value* value);

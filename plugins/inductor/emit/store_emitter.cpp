@@ -1,6 +1,8 @@
 // Stores: scalars, whole blocks of lanes (past the caches where they are large), scatters.
 #include "store_emitter.h"
 
+#include "gaps.h"
+
 #include <lanes/lane_ops.h>
 #include <lanes/memory_form.h>
 
@@ -45,8 +47,10 @@ void StoreEmitter::store(const Statement& s, Value* v) {
   if (!v->getType()->isVectorTy()) return store_scalar(s, v);
   if (lanes_.are_rows && scopes_.is_scratch(s.buffer)) return store_lane_scratch(s, v);
   auto step = x_.coefficient(s.index, lanes_.variable);
-  if (!step || !x_.is(*step, 1)) return scatter(s, v);
-  store_block(s, v);
+  auto apart = step ? x_.number_of(*step) : std::nullopt;
+  if (apart == 1) return store_block(s, v);
+  bool has_gaps = apart && has_few_gaps(*apart) && s.store == Store::set;
+  has_gaps ? store_with_gaps(s, v, *apart) : scatter(s, v);
 }
 
 void StoreEmitter::store_scalar(const Statement& s, Value* v) {
@@ -84,6 +88,21 @@ void StoreEmitter::scatter(const Statement& s, Value* v) {
   else
     v = updated(s, v, b_.CreateMaskedGather(wide, places, alignment(dtype), mask));
   b_.CreateMaskedScatter(v, places, alignment(dtype), mask);
+}
+
+// Blocks under masks: what lies between the lanes stays.
+void StoreEmitter::store_with_gaps(const Statement& s, Value* v, int64_t step) {
+  int32_t dtype = program_.buffers[s.buffer].dtype;
+  Value* at = values_.index(s.index);
+  scopes_.go_to_innermost();
+  v = to_memory(b_, v, dtype, to_bf16(options_));
+  Value* mask = lanes_.mask;
+  if (!mask) mask = llvm::Constant::getAllOnesValue(widened(b_.getInt1Ty(), lanes_.width));
+  for (int64_t block = 0; block < step; ++block) {
+    Value* first = b_.CreateAdd(at, b_.getInt64(static_cast<uint64_t>(block * lanes_.width)));
+    b_.CreateMaskedStore(with_gaps(b_, v, step, block), values_.address(s.buffer, first),
+                         alignment(dtype), with_gaps(b_, mask, step, block));
+  }
 }
 
 void StoreEmitter::store_block(const Statement& s, Value* v) {

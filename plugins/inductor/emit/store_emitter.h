@@ -26,6 +26,7 @@ class StoreEmitter {
   void store_scalar(const loopir::Statement& s, llvm::Value* value);
   void store_lane_scratch(const loopir::Statement& s, llvm::Value* value);
   void scatter(const loopir::Statement& s, llvm::Value* value);
+  void store_with_gaps(const loopir::Statement& s, llvm::Value* v, int64_t step);
   void store_block(const loopir::Statement& s, llvm::Value* value);
   llvm::Value* updated(const loopir::Statement& s, llvm::Value* value, llvm::Value* before);
   bool is_streamed(Id buffer) const;

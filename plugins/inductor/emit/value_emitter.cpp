@@ -1,4 +1,4 @@
-// Values: loads, primitives, what is repeated for lanes. Indices: integer arithmetic.
+// Values: primitives, what is repeated for lanes. Indices: integer arithmetic.
 #include "value_emitter.h"
 
 #include <lanes/lane_ops.h>
@@ -123,79 +123,6 @@ Value* ValueEmitter::address(Id buffer, Value* element) {
   return b_.CreateGEP(type, frame_.buffers.at(buffer), element);
 }
 
-// Where lanes are rows, an element of a row in scratch memory is one for each lane.
-Value* ValueEmitter::emit_lane_scratch(const ValueNode& n) {
-  Value* at = index(n.b);
-  scopes_.go_to(std::max(lanes_.scope, scopes_.of_index(n.b)));
-  at = b_.CreateMul(at, b_.getInt64(lanes_.full_width));
-  return from_memory(
-      b_,
-      b_.CreateAlignedLoad(widened(memory_type(b_.getContext(), n.dtype), lanes_.width),
-                           address(n.a, at), alignment(n.dtype)),
-      n.dtype);
-}
-
-// One element for all lanes.
-Value* ValueEmitter::emit_one_load(const ValueNode& n) {
-  Value* at = index(n.b);
-  Value* condition = n.c == none ? nullptr : value(n.c);
-  scopes_.go_to(std::max(scopes_.of_index(n.b), n.c == none ? 0 : scopes_.of_value(n.c)));
-  llvm::Type* type = memory_type(b_.getContext(), n.dtype);
-  Value* mask = condition ? b_.CreateVectorSplat(1, condition) : nullptr;
-  Value* place = address(n.a, at);
-  if (!mask) return from_memory(b_, b_.CreateAlignedLoad(type, place, alignment(n.dtype)), n.dtype);
-  Value* nothing = llvm::Constant::getNullValue(widened(type, 1));
-  Value* loaded = b_.CreateMaskedLoad(widened(type, 1), place, alignment(n.dtype), mask, nothing);
-  return from_memory(b_, b_.CreateExtractElement(loaded, uint64_t{0}), n.dtype);
-}
-
-Value* ValueEmitter::emit_load(const ValueNode& n) {
-  if (lanes_.are_rows && scopes_.is_scratch(n.a)) return emit_lane_scratch(n);
-  if (!scopes_.index_varies(n.b) && (n.c == none || !scopes_.varies(n.c))) return emit_one_load(n);
-  auto step = scopes_.lane_step(n.b);
-  Value* mask = full_mask(n.c);
-  size_t scope = std::max(lanes_.scope, scopes_.of_index(n.b));
-  if (n.c != none) scope = std::max(scope, scopes_.of_value(n.c));
-  if (!step || !x_.is(*step, 1)) return emit_gather(n, mask, scope);
-  Value* at = n.c == none ? index(n.b) : mapped_index(n, scope);
-  scopes_.go_to(scope);
-  llvm::Type* wide = widened(memory_type(b_.getContext(), n.dtype), lanes_.width);
-  Value* place = address(n.a, at);
-  Value* loaded =
-      mask ? static_cast<Value*>(b_.CreateMaskedLoad(wide, place, alignment(n.dtype), mask,
-                                                     llvm::Constant::getNullValue(wide)))
-           : b_.CreateAlignedLoad(wide, place, alignment(n.dtype));
-  return from_memory(b_, loaded, n.dtype);
-}
-
-// Where a masked load reads nothing at all its address may be far outside of the buffer. That is
-// allowed, but processors take hundreds of cycles to find out where no page is mapped; so the
-// address is one inside.
-Value* ValueEmitter::mapped_index(const ValueNode& n, size_t scope) {
-  Value* zero = b_.getInt64(0);
-  if (!scopes_.varies(n.c)) {  // decided once, before the lanes
-    Id rest = x_.subtract(n.b, lanes_.variable);
-    Value *is_read = value(n.c), *from = index(rest);
-    scopes_.go_to(std::max(scopes_.of_value(n.c), scopes_.of_index(rest)));
-    Value* safe = b_.CreateSelect(is_read, from, zero);
-    scopes_.go_to(scope);
-    return b_.CreateAdd(safe, scopes_.variable(lanes_.variable));
-  }
-  Value *are_read = lane_value(n.c), *at = index(n.b);
-  scopes_.go_to(scope);
-  return b_.CreateSelect(b_.CreateOrReduce(are_read), at, zero);
-}
-
-Value* ValueEmitter::emit_gather(const ValueNode& n, Value* mask, size_t scope) {
-  Value* at = lane_index(n.b);
-  scopes_.go_to(scope);
-  llvm::Type* wide = widened(memory_type(b_.getContext(), n.dtype), lanes_.width);
-  if (!mask) mask = llvm::Constant::getAllOnesValue(widened(b_.getInt1Ty(), lanes_.width));
-  Value* loaded = b_.CreateMaskedGather(wide, address(n.a, at), alignment(n.dtype), mask,
-                                        llvm::Constant::getNullValue(wide));
-  return from_memory(b_, loaded, n.dtype);
-}
-
 // In range or 0, and the kernel's error is set.
 Value* ValueEmitter::emit_checked(const ValueNode& n) {
   Value* given = value(n.a);
@@ -265,6 +192,14 @@ Value* integer_op(llvm::IRBuilder<>& b, IndexKind kind, Value* p, Value* q, bool
   Value* quotient = b.CreateSDiv(p, q);
   return b.CreateSelect(adjust, b.CreateSub(quotient, constant_of(p->getType(), int64_t{1})),
                         quotient);
+}
+
+// Of lanes of 31 bits, as a product: vectors have no division, and no 128 bits of a product.
+Value* short_quotient(llvm::IRBuilder<>& b, Value* lanes, uint64_t divisor) {
+  auto shift = static_cast<uint64_t>(32 + std::bit_width(divisor - 1));
+  uint64_t inverse = (uint64_t{1} << shift) / divisor + 1;
+  auto all = [&](uint64_t number) { return llvm::ConstantInt::get(lanes->getType(), number); };
+  return b.CreateLShr(b.CreateMul(lanes, all(inverse)), all(shift));
 }
 
 }  // namespace
@@ -352,7 +287,16 @@ Value* ValueEmitter::emit_lane_index(Id i) {
       out = n.kind == IndexKind::sum ? b_.CreateAdd(out, o) : b_.CreateMul(out, o);
     return out;
   }
-  bool plain = x_.range(n.operands[0]).lower >= 0 && x_.range(n.operands[1]).lower > 0;
+  loopir::Range range = x_.range(n.operands[0]);
+  auto divisor = x_.number_of(n.operands[1]);
+  bool is_short = range.lower >= 0 && range.upper < int64_t{1} << 31;
+  bool divides = n.kind == IndexKind::floordiv || n.kind == IndexKind::mod;
+  if (divides && is_short && divisor && *divisor > 0 && *divisor < int64_t{1} << 31) {
+    Value* quotient = short_quotient(b_, operands[0], static_cast<uint64_t>(*divisor));
+    if (n.kind == IndexKind::floordiv) return quotient;
+    return b_.CreateSub(operands[0], b_.CreateMul(quotient, operands[1]));
+  }
+  bool plain = range.lower >= 0 && x_.range(n.operands[1]).lower > 0;
   return integer_op(b_, n.kind, operands[0], operands[1], plain);
 }
 

@@ -49,6 +49,12 @@ class ValueEmitter {
   llvm::Value* emit_load(const loopir::ValueNode& n);
   llvm::Value* emit_one_load(const loopir::ValueNode& n);
   llvm::Value* emit_lane_scratch(const loopir::ValueNode& n);
+  llvm::Value* emit_lanes(const loopir::ValueNode& n, std::optional<int64_t> step,
+                          llvm::Value* mask, size_t scope);
+  llvm::Value* emit_reversed(const loopir::ValueNode& n, llvm::Value* mask, size_t scope);
+  llvm::Value* emit_strided(const loopir::ValueNode& n, int64_t step, llvm::Value* mask,
+                            size_t scope);
+  llvm::Value* emit_block_or_gather(const loopir::ValueNode& n, llvm::Value* mask, size_t scope);
   llvm::Value* emit_gather(const loopir::ValueNode& n, llvm::Value* mask, size_t scope);
   llvm::Value* mapped_index(const loopir::ValueNode& n, size_t scope);
   llvm::Value* emit_checked(const loopir::ValueNode& n);

@@ -17,6 +17,8 @@ void PrintTo(const LayerCase& c, std::ostream* out) { *out << c.name; }
 
 std::vector<Tensor> results(const Tensor& t) { return {t}; }
 std::vector<Tensor> results(const nn::GRUOutput& r) { return {r.output, r.hidden}; }
+std::vector<Tensor> results(const nn::RNNOutput& r) { return {r.output, r.hidden}; }
+std::vector<Tensor> results(const nn::LSTMCellOutput& r) { return {r.hidden, r.cell}; }
 std::vector<Tensor> results(const nn::LSTMOutput& r) { return {r.output, r.hidden, r.cell}; }
 std::vector<Tensor> results(const nn::AttentionOutput& r) {
   if (!r.weights.defined()) return {r.output};
@@ -167,9 +169,141 @@ std::vector<LayerCase> loss_cases() {
   };
 }
 
+std::vector<LayerCase> volume_cases() {
+  nn::ConvTransposeOptions<int64_t> row{
+      .stride = 3, .padding = 1, .output_padding = 2, .groups = 2, .dilation = 2};
+  return {
+      layer("conv3d",
+            nn::Conv3d(4, 6, {2, 3, 2}, {.stride = {1, 2, 2}, .padding = 1, .groups = 2})),
+      layer("conv_transpose1d", nn::ConvTranspose1d(4, 6, 3, row)),
+      layer("conv_transpose1d_unbatched", nn::ConvTranspose1d(4, 2, 2, {.bias = false})),
+      layer("conv_transpose2d",
+            nn::ConvTranspose2d(4, 3, {3, 2},
+                                {.stride = 2, .padding = {1, 0}, .output_padding = {1, 0}})),
+      layer("conv_transpose3d", nn::ConvTranspose3d(4, 2, 2, {.stride = 2})),
+      layer("batch_norm3d", nn::BatchNorm3d(4)),
+      layer("instance_norm1d", nn::InstanceNorm1d(4)),
+      layer("instance_norm1d_unbatched", nn::InstanceNorm1d(4, {.affine = true})),
+      layer("instance_norm2d_tracked",
+            nn::InstanceNorm2d(
+                4, {.eps = 1e-3, .momentum = 0.3, .affine = true, .track_running_stats = true})),
+      evaluated(
+          layer("instance_norm2d_eval", nn::InstanceNorm2d(4, {.track_running_stats = true}))),
+      layer("instance_norm3d", nn::InstanceNorm3d(4, {.affine = true})),
+  };
+}
+
+std::vector<LayerCase> shape_cases() {
+  using nn::UpsampleMode;
+  return {
+      layer("max_pool1d",
+            nn::MaxPool1d(3, {.stride = 2, .padding = 1, .dilation = 2, .ceil_mode = true})),
+      layer("avg_pool1d", nn::AvgPool1d(3, {.padding = 1, .count_include_pad = false})),
+      layer("max_pool3d", nn::MaxPool3d({2, 3, 2}, {.stride = 1, .padding = 1})),
+      layer("avg_pool3d", nn::AvgPool3d(2, {.divisor_override = 3})),
+      layer("adaptive_avg_pool1d", nn::AdaptiveAvgPool1d(3)),
+      layer("adaptive_avg_pool3d", nn::AdaptiveAvgPool3d({2, 3, 1})),
+      layer("adaptive_max_pool1d", nn::AdaptiveMaxPool1d(3)),
+      layer("adaptive_max_pool2d", nn::AdaptiveMaxPool2d({3, 2})),
+      layer("adaptive_max_pool3d", nn::AdaptiveMaxPool3d(2)),
+      layer("upsample_nearest", nn::Upsample({.scale_factor = {2}})),
+      layer("upsample_size", nn::Upsample({.size = {9, 7}})),
+      layer("upsample_linear", nn::Upsample({.size = {11}, .mode = UpsampleMode::linear})),
+      layer("upsample_bilinear",
+            nn::Upsample({.scale_factor = {1.5, 2}, .mode = UpsampleMode::bilinear})),
+      layer("upsample_bicubic",
+            nn::Upsample({.size = {8}, .mode = UpsampleMode::bicubic, .align_corners = true})),
+      layer("upsample_trilinear",
+            nn::Upsample({.scale_factor = {2}, .mode = UpsampleMode::trilinear})),
+      layer("pixel_shuffle", nn::PixelShuffle(2)),
+      layer("pixel_unshuffle", nn::PixelUnshuffle(2)),
+      layer("channel_shuffle", nn::ChannelShuffle(2)),
+      layer("unflatten", nn::Unflatten(1, {2, -1})),
+      layer("reflection_pad1d", nn::ReflectionPad1d(2)),
+      layer("reflection_pad2d", nn::ReflectionPad2d({1, 0, 2, 3})),
+      layer("reflection_pad3d", nn::ReflectionPad3d(1)),
+      layer("replication_pad2d", nn::ReplicationPad2d(1)),
+      layer("circular_pad1d", nn::CircularPad1d({2, 1})),
+      layer("zero_pad2d", nn::ZeroPad2d({1, 2, 0, 1})),
+      evaluated(layer("feature_dropout_eval", nn::Dropout2d())),
+      layer("tanhshrink", nn::Tanhshrink()),
+      layer("softmin", nn::Softmin(1)),
+      layer("hardshrink", nn::Hardshrink(0.3)),
+      layer("softshrink", nn::Softshrink()),
+  };
+}
+
+Tensor gelu_of(const Tensor& x) { return gelu(x); }
+
+template <class M>
+LayerCase called(std::string name, M module,
+                 std::function<Tensor(const M& module, const Inputs& in)> call) {
+  auto held = std::make_shared<M>(std::move(module));
+  return {std::move(name), held,
+          [held, call](const Inputs& in) { return results(call(*held, in)); }};
+}
+
+std::vector<LayerCase> cell_and_transformer_cases() {
+  using nn::RNNNonlinearity;
+  nn::RecurrentOptions deep{.num_layers = 2, .batch_first = true, .bidirectional = true};
+  nn::TransformerOptions small{.dim_feedforward = 6, .dropout = 0}, batch_first = small,
+                                                                    norm_first = small;
+  batch_first.batch_first = norm_first.batch_first = norm_first.norm_first = true;
+  nn::TransformerOptions gelu_first = norm_first;
+  gelu_first.activation = gelu_of;
+  gelu_first.bias = false;
+  return {
+      layer("rnn", nn::RNN(3, 4)),
+      layer("rnn_relu", nn::RNN(3, 2, deep, RNNNonlinearity::relu)),
+      layer("rnn_state", nn::RNN(3, 4, {.bias = false})),
+      layer("rnn_cell", nn::RNNCell(3, 4)),
+      layer("rnn_cell_relu", nn::RNNCell(3, 4, false, RNNNonlinearity::relu)),
+      layer("gru_cell", nn::GRUCell(3, 4)),
+      layer("lstm_cell", nn::LSTMCell(3, 4)),
+      layer("lstm_cell_alone", nn::LSTMCell(3, 4, false)),
+      layer("encoder_layer", nn::TransformerEncoderLayer(4, 2, small)),
+      layer("encoder_layer_first", nn::TransformerEncoderLayer(4, 2, gelu_first)),
+      called<nn::TransformerEncoder>(
+          "encoder",
+          nn::TransformerEncoder(nn::TransformerEncoderLayer(4, 2, batch_first), 2,
+                                 nn::LayerNorm(4)),
+          [](const nn::TransformerEncoder& m, const Inputs& in) {
+            return m(in[0], nn::EncoderMasks{.is_causal = true});
+          }),
+      layer("decoder_layer", nn::TransformerDecoderLayer(4, 2, small)),
+      called<nn::TransformerDecoder>(
+          "decoder", nn::TransformerDecoder(nn::TransformerDecoderLayer(4, 2, norm_first), 2),
+          [](const nn::TransformerDecoder& m, const Inputs& in) {
+            return m(in[0], in[1], nn::DecoderMasks{.tgt_is_causal = true});
+          }),
+  };
+}
+
+std::vector<LayerCase> pair_loss_cases() {
+  using nn::Reduction;
+  return {
+      layer("margin_ranking", nn::MarginRankingLoss(0.3)),
+      layer("hinge_embedding", nn::HingeEmbeddingLoss(0.7, Reduction::sum)),
+      layer("cosine_embedding", nn::CosineEmbeddingLoss(0.1)),
+      layer("triplet_margin", nn::TripletMarginLoss({.margin = 0.5, .swap = true})),
+      layer("poisson_nll", nn::PoissonNLLLoss()),
+      layer("poisson_nll_options", nn::PoissonNLLLoss({.log_input = false, .full = true})),
+      called<nn::SoftMarginLoss>("soft_margin", nn::SoftMarginLoss(),
+                                 [](const nn::SoftMarginLoss& m, const Inputs& in) {
+                                   return m(in[0], in[1].to(Dtype::f32));
+                                 }),
+      called<nn::CTCLoss>("ctc", nn::CTCLoss({.blank = 1}),
+                          [](const nn::CTCLoss& m, const Inputs& in) {
+                            return m(in[0].log_softmax(2), in[1], in[2], in[3]);
+                          }),
+  };
+}
+
 std::vector<LayerCase> all_cases() {
   std::vector<LayerCase> all;
-  for (auto&& some : {dense_cases(), stateless_cases(), sequence_cases(), loss_cases()})
+  for (auto&& some :
+       {dense_cases(), stateless_cases(), sequence_cases(), loss_cases(), volume_cases(),
+        shape_cases(), cell_and_transformer_cases(), pair_loss_cases()})
     all.insert(all.end(), some.begin(), some.end());
   return all;
 }
@@ -241,8 +375,35 @@ TEST(LayerMessages, NameTheLayerAndTheNumber) {
             "BatchNorm2d: expected 4 dimensions, found f32[2, 3]");
   EXPECT_EQ(message_of([] { nn::Embedding(4, 3, {.padding_idx = 4}); }),
             "Embedding: expected padding_idx in [-4, 4), found 4");
+  EXPECT_EQ(message_of([] { nn::Upsample({}); }),
+            "Upsample: expected a size or a scale_factor, found none");
+  EXPECT_EQ(message_of([] {
+              nn::Upsample({.size = {4}, .mode = nn::UpsampleMode::linear})(ones({1, 1, 2, 2}));
+            }),
+            "Upsample: linear takes tensors of 3 dimensions, found f32[1, 1, 2, 2]");
+  EXPECT_EQ(message_of([] {
+              nn::InstanceNorm2d(3)(ones({2, 3}));
+            }),
+            "InstanceNorm2d: expected 3 or 4 dimensions, found f32[2, 3]");
   EXPECT_EQ(message_of([] { nn::MultiheadAttention(5, 2); }),
             "MultiheadAttention: expected embed_dim to be a multiple of num_heads = 2, found 5");
+}
+
+TEST(Transformers, HaveLayersWithValuesOfTheirOwn) {
+  nn::TransformerEncoderLayer layer(4, 2);
+  nn::TransformerEncoder stack(layer, 3);
+  EXPECT_EQ(stack.parameters().size(), 3 * layer.parameters().size());
+  EXPECT_TRUE(equal(stack.layers[0].linear1.weight, stack.layers[2].linear1.weight));
+  stack.layers[0].linear1.weight.detach().zero_();
+  EXPECT_FALSE(equal(stack.layers[0].linear1.weight, stack.layers[2].linear1.weight));
+  EXPECT_FALSE(equal(stack.layers[0].linear1.weight, layer.linear1.weight));
+}
+
+TEST(Layers, DropoutOfFeaturesTakesWholeOnes) {
+  manual_seed(4);
+  Tensor y = nn::Dropout2d(0.5)(ones({8, 16, 3, 3})).sum({2, 3});
+  for (double sum : y.to(Dtype::f64).reshape({-1}).to_vector<double>())
+    EXPECT_TRUE(sum == 0 || sum == 18) << sum;
 }
 
 TEST(Layers, DropoutZeroesAndScalesInTraining) {

@@ -2,7 +2,7 @@
 #include "unit/nn/nn_test.h"
 
 #include <tenon/compile.h>
-#include <tenon/optim.h>
+#include <tenon/optim/adaptive.h>
 
 #include <filesystem>
 #include <limits>
@@ -45,6 +45,30 @@ const std::map<std::string, MakeOptimizer>& optimizers() {
       {"rmsprop_momentum",
        with<RMSprop>(RMSpropOptions{
            .lr = 0.01, .weight_decay = 0.1, .momentum = 0.7, .centered = true, .maximize = true})},
+      {"adagrad", with<Adagrad>(AdagradOptions{.lr = 0.1})},
+      {"adagrad_options", with<Adagrad>(AdagradOptions{.lr = 0.1,
+                                                       .lr_decay = 0.2,
+                                                       .weight_decay = 0.1,
+                                                       .initial_accumulator_value = 0.5,
+                                                       .eps = 1e-6,
+                                                       .maximize = true})},
+      {"adadelta", with<Adadelta>(AdadeltaOptions{})},
+      {"adadelta_options",
+       with<Adadelta>(AdadeltaOptions{.lr = 0.5, .rho = 0.8, .eps = 1e-4, .weight_decay = 0.1})},
+      {"adamax", with<Adamax>(AdamaxOptions{.lr = 0.01})},
+      {"adamax_options",
+       with<Adamax>(AdamaxOptions{.lr = 0.02, .betas = {0.7, 0.9}, .weight_decay = 0.1})},
+      {"nadam", with<NAdam>(NAdamOptions{.lr = 0.01})},
+      {"nadam_options", with<NAdam>(NAdamOptions{.lr = 0.02,
+                                                 .betas = {0.8, 0.95},
+                                                 .weight_decay = 0.1,
+                                                 .momentum_decay = 0.1,
+                                                 .decoupled_weight_decay = true,
+                                                 .maximize = true})},
+      {"radam", with<RAdam>(RAdamOptions{.lr = 0.01})},
+      {"radam_options",
+       with<RAdam>(RAdamOptions{
+           .lr = 0.02, .betas = {0.8, 0.9}, .weight_decay = 0.1, .decoupled_weight_decay = true})},
       {"groups", two_groups},
   };
   return all;

@@ -56,6 +56,38 @@ TEST(Schedules, FollowThoseOfPyTorch) {
   expect_recorded("cosine", rates<CosineAnnealingLR>(8, 0.01).lr);
   expect_recorded("linear", rates<LinearLR>().lr);
   expect_recorded("linear_options", rates<LinearLR>(0.2, 0.7, 9).lr);
+  expect_recorded("constant", rates<ConstantLR>(0.2, 4).lr);
+  expect_recorded("polynomial", rates<PolynomialLR>(12, 2.0).lr);
+  expect_recorded("warm_restarts", rates<CosineAnnealingWarmRestarts>(5, 1, 0.01).lr);
+  expect_recorded("warm_restarts_longer", rates<CosineAnnealingWarmRestarts>(3, 2).lr);
+}
+
+TEST(Schedules, FollowOneAnother) {
+  std::unique_ptr<LinearLR> warm_up;
+  std::unique_ptr<CosineAnnealingLR> anneal;
+  std::unique_ptr<ExponentialLR> fade;
+  Rates found = rates_of(
+      [&](SGD& sgd) {
+        warm_up = std::make_unique<LinearLR>(sgd, 0.1, 1, 5);
+        anneal = std::make_unique<CosineAnnealingLR>(sgd, 8, 0.01);
+        fade = std::make_unique<ExponentialLR>(sgd, 0.8);
+        return std::make_unique<SequentialLR>(
+            sgd, std::vector<const Scheduler*>{warm_up.get(), anneal.get(), fade.get()},
+            std::vector<int64_t>{5, 13});
+      },
+      [](SequentialLR& schedule, size_t) { schedule.step(); });
+  expect_recorded("sequential", found.lr);
+}
+
+TEST(Schedules, OfAnotherOptimizerAreNotFollowed) {
+  SGD sgd({ones({1}).requires_grad_()}), other({ones({1}).requires_grad_()});
+  StepLR a(sgd, 3), b(other, 3);
+  EXPECT_EQ(message_of([&] {
+              SequentialLR s(sgd, {&a, &b}, {4});
+            }),
+            "SequentialLR: expected schedules of the same optimizer");
+  EXPECT_EQ(message_of([&] { SequentialLR s(sgd, {&a}, {4}); }),
+            "SequentialLR: expected one milestone between each two schedules, found 1 for 1");
 }
 
 TEST(OneCycle, MovesRateAndMomentumAgainstEachOther) {

@@ -161,5 +161,23 @@ TEST(Complex, CompiledCodeAgreesWhereTheHostsKernelsRun) {
   }
 }
 
+TEST(Complex, TruthIsThatOfBothParts) {
+  Tensor z = complex(tensor({0.0, 0.0, 1.0}), tensor({0.0, 2.0, 0.0}));
+  EXPECT_TRUE(z.any().item<bool>());
+  EXPECT_FALSE(z.all().item<bool>());
+  EXPECT_TRUE(z.slice(0, 1).all().item<bool>());
+  EXPECT_FALSE(z.slice(0, 0, 1).any().item<bool>());
+  EXPECT_EQ(z.count_nonzero().item<int64_t>(), 2);
+}
+
+TEST(Complex, WhatKnowsRealNumbersOnlySaysSo) {
+  EXPECT_THAT(message_of([] { example().logsumexp(0); }),
+              HasSubstr("logsumexp does not compute on dtype c128"));
+  EXPECT_THAT(message_of([] { example().histc(); }),
+              HasSubstr("histc does not compute on dtype c128"));
+  EXPECT_THAT(message_of([] { example().nansum(); }),
+              HasSubstr("nansum does not compute on dtype c128"));
+}
+
 }  // namespace
 }  // namespace tenon

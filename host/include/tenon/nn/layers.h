@@ -80,15 +80,23 @@ struct BatchNormOptions {
   bool affine = true;
   bool track_running_stats = true;
 };
-/// What BatchNorm1d and BatchNorm2d share; dimension 1 is that of the features.
-class TENON_API BatchNorm : public Module {
+/// What normalisation by statistics of a feature has: dimension 1 is that of the features.
+class TENON_API StatisticsNorm : public Module {
  public:
-  Tensor forward(const Tensor& x) const;
   void reset_parameters();
   void reset_running_stats();
 
   Parameter weight, bias;
   Buffer running_mean, running_var, num_batches_tracked;
+
+ protected:
+  StatisticsNorm(std::string_view layer, int64_t num_features, bool affine,
+                 bool track_running_stats);
+};
+/// What BatchNorm1d to 3d share.
+class TENON_API BatchNorm : public StatisticsNorm {
+ public:
+  Tensor forward(const Tensor& x) const;
   TENON_MODULE(BatchNorm, weight, bias, running_mean, running_var, num_batches_tracked)
 
  protected:
@@ -110,6 +118,50 @@ class TENON_API BatchNorm2d : public BatchNorm {
   explicit BatchNorm2d(int64_t num_features, const BatchNormOptions& options = {})
       : BatchNorm(num_features, options, 4, 4) {}
   std::string_view type_name() const override { return "BatchNorm2d"; }
+};
+
+class TENON_API BatchNorm3d : public BatchNorm {
+ public:
+  explicit BatchNorm3d(int64_t num_features, const BatchNormOptions& options = {})
+      : BatchNorm(num_features, options, 5, 5) {}
+  std::string_view type_name() const override { return "BatchNorm3d"; }
+};
+
+struct InstanceNormOptions {
+  double eps = 1e-5, momentum = 0.1;
+  bool affine = false, track_running_stats = false;
+};
+/// What InstanceNorm1d to 3d share: each sample and feature is normalised by itself. The batch may
+/// be left out.
+class TENON_API InstanceNorm : public StatisticsNorm {
+ public:
+  Tensor forward(const Tensor& x) const;
+  TENON_MODULE(InstanceNorm, weight, bias, running_mean, running_var, num_batches_tracked)
+
+ protected:
+  InstanceNorm(int64_t num_features, const InstanceNormOptions& options, int64_t dims);
+
+ private:
+  InstanceNormOptions options_;
+  int64_t dims_;
+};
+class TENON_API InstanceNorm1d : public InstanceNorm {
+ public:
+  explicit InstanceNorm1d(int64_t num_features, const InstanceNormOptions& options = {})
+      : InstanceNorm(num_features, options, 3) {}
+  std::string_view type_name() const override { return "InstanceNorm1d"; }
+};
+class TENON_API InstanceNorm2d : public InstanceNorm {
+ public:
+  explicit InstanceNorm2d(int64_t num_features, const InstanceNormOptions& options = {})
+      : InstanceNorm(num_features, options, 4) {}
+  std::string_view type_name() const override { return "InstanceNorm2d"; }
+};
+class TENON_API InstanceNorm3d : public InstanceNorm {
+ public:
+  explicit InstanceNorm3d(int64_t num_features, const InstanceNormOptions& options = {})
+      : InstanceNorm(num_features, options, 5) {}
+  std::string_view type_name() const override { return "InstanceNorm3d"; }
 };
 
 struct LayerNormOptions {

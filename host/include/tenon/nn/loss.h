@@ -135,6 +135,103 @@ class TENON_API KLDivLoss : public Module {
   bool log_target_;
 };
 
+/// max(0, -y * (first - second) + margin), where y = 1 wants the first to be larger, y = -1 the second.
+class TENON_API MarginRankingLoss : public Module {
+ public:
+  explicit MarginRankingLoss(double margin = 0, Reduction reduction = Reduction::mean);
+  Tensor forward(const Tensor& first, const Tensor& second, const Tensor& y) const;
+  TENON_MODULE(MarginRankingLoss)
+
+ private:
+  double margin_;
+  Reduction reduction_;
+};
+
+/// The input where y = 1, max(0, margin - input) where y = -1.
+class TENON_API HingeEmbeddingLoss : public Module {
+ public:
+  explicit HingeEmbeddingLoss(double margin = 1, Reduction reduction = Reduction::mean);
+  Tensor forward(const Tensor& input, const Tensor& y) const;
+  TENON_MODULE(HingeEmbeddingLoss)
+
+ private:
+  double margin_;
+  Reduction reduction_;
+};
+
+/// 1 - cosine where y = 1, max(0, cosine - margin) where y = -1.
+class TENON_API CosineEmbeddingLoss : public Module {
+ public:
+  explicit CosineEmbeddingLoss(double margin = 0, Reduction reduction = Reduction::mean);
+  Tensor forward(const Tensor& first, const Tensor& second, const Tensor& y) const;
+  TENON_MODULE(CosineEmbeddingLoss)
+
+ private:
+  double margin_;
+  Reduction reduction_;
+};
+
+struct TripletMarginOptions {
+  double margin = 1, p = 2, eps = 1e-6;
+  bool swap = false;  ///< the distance of positive and negative counts where it is smaller
+  Reduction reduction = Reduction::mean;
+};
+/// max(0, |anchor - positive| - |anchor - negative| + margin)
+class TENON_API TripletMarginLoss : public Module {
+ public:
+  explicit TripletMarginLoss(const TripletMarginOptions& options = {});
+  Tensor forward(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const;
+  TENON_MODULE(TripletMarginLoss)
+
+ private:
+  TripletMarginOptions options_;
+};
+
+struct CTCOptions {
+  int64_t blank = 0;  ///< the class that stands for no label
+  Reduction reduction = Reduction::mean;
+  bool zero_infinity = false;  ///< targets that are too long count as zero
+};
+/// Of logarithms of probabilities [time, batch, classes] and targets [batch, length] or one after the
+/// other; lengths are [batch], integers.
+class TENON_API CTCLoss : public Module {
+ public:
+  explicit CTCLoss(const CTCOptions& options = {});
+  Tensor forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                 const Tensor& target_lengths) const;
+  TENON_MODULE(CTCLoss)
+
+ private:
+  CTCOptions options_;
+};
+
+struct PoissonNLLOptions {
+  bool log_input = true, full = false;
+  double eps = 1e-8;
+  Reduction reduction = Reduction::mean;
+};
+/// Of counts whose expectation, or its logarithm, is the input.
+class TENON_API PoissonNLLLoss : public Module {
+ public:
+  explicit PoissonNLLLoss(const PoissonNLLOptions& options = {});
+  Tensor forward(const Tensor& input, const Tensor& target) const;
+  TENON_MODULE(PoissonNLLLoss)
+
+ private:
+  PoissonNLLOptions options_;
+};
+
+/// log(1 + exp(-y * input)), y = 1 or -1
+class TENON_API SoftMarginLoss : public Module {
+ public:
+  explicit SoftMarginLoss(Reduction reduction = Reduction::mean);
+  Tensor forward(const Tensor& input, const Tensor& y) const;
+  TENON_MODULE(SoftMarginLoss)
+
+ private:
+  Reduction reduction_;
+};
+
 }  // namespace nn
 
 /// CrossEntropyLoss as a function.

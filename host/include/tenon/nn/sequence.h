@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers over sequences: GRU, LSTM, MultiheadAttention; with PyTorch's names, layouts and defaults.
+// Layers over sequences: RNN, GRU, LSTM, their cells, MultiheadAttention; with PyTorch's names, layouts and defaults.
 //
 // Inputs are [length, batch, features], or [batch, length, features] with batch_first, or [length,
 // features] for one sequence. Packed sequences and projections (proj_size) are not there.
@@ -16,7 +16,7 @@ struct RecurrentOptions {
   bool bidirectional = false;
 };
 
-/// What GRU and LSTM share: "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0",
+/// What RNN, GRU and LSTM share: "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0",
 /// "weight_ih_l0_reverse" and so on.
 class TENON_API Recurrent : public Module {
  public:
@@ -44,7 +44,7 @@ class TENON_API Recurrent : public Module {
     Parameter value;
   };
   std::string type_;
-  std::vector<Named> parameters_;  // in the order of the ops gru and lstm
+  std::vector<Named> parameters_;  // in the order of the ops gru, lstm and rnn_tanh
 };
 
 struct GRUOutput {
@@ -63,6 +63,28 @@ class TENON_API GRU : public Recurrent {
   std::string_view type_name() const override { return "GRU"; }
 };
 
+enum class RNNNonlinearity { tanh, relu };
+struct RNNOutput {
+  Tensor output;  ///< of the last layer, at each step
+  Tensor hidden;  ///< [layers * directions, batch, hidden], after the last step
+};
+/// Elman's network.
+class TENON_API RNN : public Recurrent {
+ public:
+  RNN(int64_t input_size, int64_t hidden_size, const RecurrentOptions& options = {},
+      RNNNonlinearity nonlinearity = RNNNonlinearity::tanh)
+      : Recurrent("RNN", 1, input_size, hidden_size, options), nonlinearity_(nonlinearity) {}
+  RNNOutput forward(const Tensor& x, const Tensor& hidden = {}) const;
+  template <class... A>
+  RNNOutput operator()(const A&... arguments) const {
+    return forward(arguments...);
+  }
+  std::string_view type_name() const override { return "RNN"; }
+
+ private:
+  RNNNonlinearity nonlinearity_;
+};
+
 struct LSTMOutput {
   Tensor output, hidden, cell;
 };
@@ -76,6 +98,51 @@ class TENON_API LSTM : public Recurrent {
     return forward(arguments...);
   }
   std::string_view type_name() const override { return "LSTM"; }
+};
+
+/// What the cells share: one step of one layer. Inputs are [batch, features], or [features].
+class TENON_API RecurrentCell : public Module {
+ public:
+  void reset_parameters();
+
+  Parameter weight_ih;  ///< [gates * hidden, input]
+  Parameter weight_hh;  ///< [gates * hidden, hidden]
+  Parameter bias_ih, bias_hh;
+
+ protected:
+  RecurrentCell(std::string_view type, int64_t gates, int64_t input_size, int64_t hidden_size,
+                bool bias);
+  Tensor state_of(const Tensor& given, const Tensor& x) const;
+  int64_t hidden_size_;
+};
+class TENON_API RNNCell : public RecurrentCell {
+ public:
+  RNNCell(int64_t input_size, int64_t hidden_size, bool bias = true,
+          RNNNonlinearity nonlinearity = RNNNonlinearity::tanh)
+      : RecurrentCell("RNNCell", 1, input_size, hidden_size, bias), nonlinearity_(nonlinearity) {}
+  /// The next hidden state; the one given is zeros unless defined.
+  Tensor forward(const Tensor& x, const Tensor& hidden = {}) const;
+  TENON_MODULE(RNNCell, weight_ih, weight_hh, bias_ih, bias_hh)
+
+ private:
+  RNNNonlinearity nonlinearity_;
+};
+class TENON_API GRUCell : public RecurrentCell {
+ public:
+  GRUCell(int64_t input_size, int64_t hidden_size, bool bias = true)
+      : RecurrentCell("GRUCell", 3, input_size, hidden_size, bias) {}
+  Tensor forward(const Tensor& x, const Tensor& hidden = {}) const;
+  TENON_MODULE(GRUCell, weight_ih, weight_hh, bias_ih, bias_hh)
+};
+struct LSTMCellOutput {
+  Tensor hidden, cell;
+};
+class TENON_API LSTMCell : public RecurrentCell {
+ public:
+  LSTMCell(int64_t input_size, int64_t hidden_size, bool bias = true)
+      : RecurrentCell("LSTMCell", 4, input_size, hidden_size, bias) {}
+  LSTMCellOutput forward(const Tensor& x, const Tensor& hidden = {}, const Tensor& cell = {}) const;
+  TENON_MODULE(LSTMCell, weight_ih, weight_hh, bias_ih, bias_hh)
 };
 
 struct MultiheadAttentionOptions {

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <limits>
 
-#include "core/kernels/normalize.h"
-#include "core/kernels/softmax.h"
-#include "core/kernels/sum.h"
+#include "core/kernels/rows/normalize.h"
+#include "core/kernels/rows/softmax.h"
+#include "core/kernels/rows/sum.h"
 #include "core/threads/thread_pool.h"
 #include "kernel_test.h"
 

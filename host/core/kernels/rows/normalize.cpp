@@ -4,7 +4,9 @@
 // the sum of the plain differences as a correction (T. Chan, G. Golub, R. LeVeque, "Algorithms for
 // computing the sample variance", 1983). Moments of the segments of a channel are merged in double
 // by the rule of the same authors.
-#include "core/kernels/normalize.h"
+#include "core/kernels/rows/normalize.h"
+
+#include "core/kernels/rows/normalize_columns.h"
 
 #include "core/threads/thread_pool.h"
 
@@ -52,6 +54,16 @@ class Widened {
   HostBlock block_;
   const Compute<T>* values_ = nullptr;
 };
+
+template <class T>
+columns::Rows rows_of(const T* x, int64_t width) {
+  if constexpr (std::is_same_v<T, Half>)
+    return {x, width * int64_t{sizeof(T)}, kernel_table().from_f16, kernel_table().to_f16};
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    return {x, width * int64_t{sizeof(T)}, kernel_table().from_bf16, kernel_table().to_bf16};
+  else
+    return {x, width * int64_t{sizeof(T)}, nullptr, nullptr};
+}
 
 }  // namespace
 
@@ -130,6 +142,7 @@ template <class T>
 void channel_moments(const T* x, Compute<T>* mean, Compute<T>* m2, int64_t batch, int64_t channels,
                      int64_t inner) {
   using C = Compute<T>;
+  if (inner == 1) return columns::moments<C>(rows_of(x, channels), mean, m2, batch, channels);
   const auto& level = row_level<C>();
   parallel_for(
       0, channels, 1,
@@ -154,6 +167,8 @@ template <class T>
 void scale_channels(const T* x, T* y, int64_t batch, int64_t channels, int64_t inner,
                     const Compute<T>* center, const Compute<T>* scale, const Compute<T>* shift) {
   using C = Compute<T>;
+  if (inner == 1)
+    return columns::scale<C>(rows_of(x, channels), y, batch, channels, center, scale, shift);
   const auto& level = row_level<C>();
   parallel_for(
       0, batch * channels, 1,
@@ -173,6 +188,7 @@ void scale_channels(const T* x, T* y, int64_t batch, int64_t channels, int64_t i
 template <class C>
 void channel_gradient_sums(const C* g, const C* x, const C* center, double* of_g, double* of_gx,
                            int64_t batch, int64_t channels, int64_t inner) {
+  if (inner == 1) return columns::gradient_sums(g, x, center, of_g, of_gx, batch, channels);
   constexpr int64_t lanes = 16;
   auto sum_channel = [&](int64_t c) {
     of_g[c] = of_gx[c] = 0;
@@ -206,6 +222,7 @@ void channel_gradient_sums(const C* g, const C* x, const C* center, double* of_g
 template <class C>
 void combine_channels(const C* g, const C* x, C* y, int64_t batch, int64_t channels, int64_t inner,
                       const C* center, const C* a, const C* b, const C* d) {
+  if (inner == 1) return columns::combine(g, x, y, batch, channels, center, a, b, d);
   parallel_for(
       0, batch * channels, 1,
       [&](int64_t lo, int64_t hi) {

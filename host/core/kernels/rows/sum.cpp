@@ -2,7 +2,7 @@
 // work to threads where there are few results, and the order of additions is the same for any
 // number of them. Wide rows are cut into columns, so that a part always has rows enough to leave
 // fewer.
-#include "core/kernels/sum.h"
+#include "core/kernels/rows/sum.h"
 
 #include "core/threads/thread_pool.h"
 

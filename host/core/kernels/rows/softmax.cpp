@@ -1,6 +1,6 @@
 // Softmax: three passes over a row that stays in the cache (maximum; exponentials and their sum;
 // division), rather than one pass of rescaled sums: exponentials cost more than loads.
-#include "core/kernels/softmax.h"
+#include "core/kernels/rows/softmax.h"
 
 #include "core/kernels/narrow.h"
 #include "core/threads/thread_pool.h"

@@ -1,0 +1,29 @@
+// What the optimisers share.
+#pragma once
+
+#include <tenon/ops/pointwise.h>
+#include <tenon/optim.h>
+
+namespace tenon::optim {
+
+inline void require_at_least_zero(std::string_view optimizer, std::string_view what, double value) {
+  require(value >= 0, "{}: expected {} of 0 or more, found {}", optimizer, what, value);
+}
+
+inline void require_fraction(std::string_view optimizer, std::string_view what, double value) {
+  require(value >= 0 && value < 1, "{}: expected {} in [0, 1), found {}", optimizer, what, value);
+}
+
+/// g, or -g to climb, with the pull of weight decay.
+inline Tensor descent(const Tensor& grad, const Tensor& parameter, bool maximize,
+                      double weight_decay) {
+  Tensor g = maximize ? grad.neg() : grad;
+  return weight_decay != 0 ? g.add(parameter, weight_decay) : g;
+}
+
+/// Weight decay that does not go through the gradient.
+inline void decay(const Tensor& parameter, const Tensor& lr, double weight_decay) {
+  if (weight_decay != 0) parameter.mul_(lr.mul(-weight_decay).add_(1));
+}
+
+}  // namespace tenon::optim
