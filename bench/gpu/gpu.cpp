@@ -1,7 +1,7 @@
 // Kernels and eager ops on a GPU: device time of one call, and what it moves.
 //
 //   build/release/bench/gpu            all rows
-//   build/release/bench/gpu products   those of products alone, or of kernels, or of models
+//   build/release/bench/gpu products   those of products alone, or of kernels, models, images
 #include "measure.h"
 
 #include <cstring>
@@ -78,5 +78,6 @@ int main(int argc, char** argv) {
   if (is_asked("kernels")) measure_kernels();
   if (is_asked("products")) measure_products();
   if (is_asked("models")) measure_models();
+  if (argc > 1 && std::strcmp(argv[1], "images") == 0) measure_images();
   return 0;
 }

@@ -91,5 +91,6 @@ using Inputs = std::vector<Tensor>;
 void measure_products();
 /// Networks, training steps, recordings.
 void measure_models();
+void measure_images();
 
 }  // namespace bench

@@ -204,6 +204,10 @@ void measure_models() {
   measure_replays();
   measure_inputs();
   measure_training();
+  measure_images();
+}
+
+void measure_images() {
   tenon::set_float32_matmul_precision("high");
   measure_resnet18();
   tenon::set_float32_matmul_precision("highest");

@@ -62,6 +62,7 @@ class Planner {
   void count_folds();
   void add_scratch();
   void count_units();
+  bool has_statements_apart() const;
   void choose_index();
   /// With a thread for each point of the outer variables.
   bool has_enough_threads() const {
@@ -249,8 +250,27 @@ void Planner::add_scratch() {
     if (plan_.scratch.contains(access.first)) width = 1;
 }
 
+// One point has one thread, in which statements that share nothing, such as the corrections of an
+// optimiser's parameters, would wait for each other.
+bool Planner::has_statements_apart() const {
+  const loopir::Kernel& kernel = plan_.nest.kernel;
+  bool is_list = plan_.form.kind == Kind::points && kernel.outer.empty() &&
+                 kernel.stages.size() == 1 && kernel.stages[0].inner.empty() &&
+                 kernel.stages[0].statements.size() > 1 && !plan_.has_global_scratch();
+  if (!is_list) return false;
+  Ids read, written;
+  for (const Statement& s : kernel.stages[0].statements) {
+    if (s.fold != Fold::none || s.is_scan || s.is_scatter || s.buffer == none) return false;
+    loopir::add_loads(x_, s.value, read);
+    written.push_back(s.buffer);
+  }
+  return std::ranges::none_of(written,
+                              [&](Id b) { return std::ranges::find(read, b) != read.end(); });
+}
+
 void Planner::count_units() {
   const loopir::Nest& nest = plan_.nest;
+  plan_.apart = has_statements_apart();
   auto rounded_up = [&](Id n, int64_t by) {
     return x_.floordiv(x_.add(n, x_.constant(by - 1)), x_.constant(by));
   };
@@ -258,6 +278,9 @@ void Planner::count_units() {
   if (nest.lanes != none)
     plan_.units =
         x_.multiply(nest.rows, rounded_up(x_.extent_of(nest.lanes), int64_t{plan_.form.vector}));
+  if (plan_.apart)
+    plan_.units = x_.constant(static_cast<int64_t>(threads_of_warp) *
+                              static_cast<int64_t>(nest.kernel.stages[0].statements.size()));
   switch (plan_.form.kind) {
     case Kind::points:
       plan_.blocks = rounded_up(plan_.units, plan_.form.threads);
@@ -333,6 +356,7 @@ std::string key_of(loopir::Program& program, const KernelPlan& plan, const std::
       "form {} threads {} vector {} registers {} bits {} scratch {} {} numbers {} atomic {}",
       static_cast<int>(f.kind), f.threads, f.vector, f.in_registers, f.index_bits,
       plan.scratch_bytes, plan.scratch_is_shared, plan.host_numbers.size(), plan.is_atomic);
+  if (plan.apart) head += " apart";
   for (const auto& [access, width] : plan.widths) head += tenon::plugin::text(" w{}", width);
   return options + "\n" +
          loopir::key_of(program, plan.nest,

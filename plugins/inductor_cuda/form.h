@@ -53,6 +53,7 @@ struct KernelPlan {
   int64_t scratch_bytes = 0;       // of a unit
   bool scratch_is_shared = false;  // else it is global memory, the parameter behind buffers
   bool is_atomic = false;          // a scatter whose points are all threads'
+  bool apart = false;              // points: each statement is a warp's, there being one point
   bool has_checks = false;         // of positions or divisors: three parameters at the end
   Id units = none, blocks = none;
   /// Neighbours of an access, by buffer (none: a draw of random numbers) and index.
@@ -75,6 +76,7 @@ struct FormOptions {
 
 /// Neighbouring columns of a block of that form.
 constexpr unsigned columns_of_block = 32;
+constexpr unsigned threads_of_warp = 32;
 /// Points of a tile in each direction, and rows that the threads of a block take at once.
 constexpr unsigned side_of_tile = 32, rows_at_once = 8;
 /// Between rows of a tile in shared memory, so that columns of it lie in different banks.

@@ -21,8 +21,8 @@
 // says who gave the double a FakeCudaCode. A launch is work of its stream like a copy; while its
 // kernel runs, and only then, device memory may be touched at the addresses that programs see.
 //
-// A library named libcublasLt.so.13 lies beside it (fake_cublaslt.h). Its calls count and fail as the
-// driver's do, with statuses of cuBLAS.
+// Libraries named libcublasLt.so.13 and libcudnn.so.9 lie beside it (fake_cublaslt.h, fake_cudnn.h).
+// Their calls count and fail as the driver's do, with statuses of their own.
 //
 // Environment, read when the driver starts: TENON_FAKE_CUDA_DEVICES (1), _VERSION (13000),
 // _CAPABILITY (90), _ARCH (simt), _MEMORY (bytes a device, 1 GiB), _SEED (1), _CRASH (0; 1: the

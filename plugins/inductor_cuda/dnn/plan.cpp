@@ -294,7 +294,12 @@ bool DnnPlan::make(const DnnGraph& graph, const DnnOptions& options, std::string
       std::vector<int32_t> notes =
           notes_of(library_, config->get(), dnn::engine_numerical_notes, dnn::type_numerical_note);
       if (!is_admitted(notes, is_f32, options)) continue;
-      if (has_ready_ones && !is_ready(library_, config->get())) continue;
+      if (has_ready_ones && !is_ready(library_, config->get())) {
+        if (graph.operations.size() == 1) continue;
+        // Those behind it are ten times slower; the convolution alone has others.
+        why_not = "its engines have to be compiled";
+        return false;
+      }
       if (!take(config->get())) continue;
       parts_.push_back(std::move(config));
       return true;

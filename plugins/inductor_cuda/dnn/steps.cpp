@@ -16,6 +16,7 @@ constexpr int64_t vector_bytes = 16;  // of an access
 constexpr int64_t least_attention_work = int64_t{1} << 24;  // multiplications and additions
 constexpr int64_t most_channels = 128;                      // of a head
 
+bool is_same_place(const View& a, const View& b) { return a.buffer == b.buffer; }
 bool is_served(int32_t dtype) { return dtype == TN_F32 || dtype == TN_F16 || dtype == TN_BF16; }
 
 }  // namespace
@@ -94,7 +95,24 @@ bool DnnSteps::add(const Convolution& given) {
   c.weights = image(c.weights, is_filled ? channels : *x_.number_of(c.weights.sizes[1]), c.name);
   bool is_direct = is_channels_last(c.result) && l_.dtype_of(c.result) == c.dtype;
   if (!is_direct) c.result = channels_last(c.dtype, c.result.sizes, c.name);
-  return keep(std::move(c), before, given.result);
+  if (!c.bias || has_dnn_plan(l_.program, loopir::Item(c), device_, options_))
+    return keep(std::move(c), before, given.result);
+  return keep_without_bias(std::move(c), before, given.result);
+}
+
+// The bias is added by a loop, which fuses with those behind it.
+bool DnnSteps::keep_without_bias(Convolution c, size_t before, const View& to) {
+  View bias = *c.bias;
+  std::string name = c.name;
+  c.bias.reset();
+  if (is_same_place(c.result, to)) c.result = channels_last(c.dtype, c.result.sizes, c.name);
+  View sums = c.result;
+  if (!keep(std::move(c), before, sums)) return false;
+  Ids i = l_.variables(to.sizes);
+  Id made = x_.apply(TN_F_ADD, TN_F32, x_.cast(l_.at(sums, i), TN_F32),
+                     x_.cast(l_.at(bias, {i[1]}), TN_F32));
+  l_.store(to, i, x_.cast(made, l_.dtype_of(to)), name);
+  return true;
 }
 
 bool DnnSteps::add(const ConvolutionGradient& given) {

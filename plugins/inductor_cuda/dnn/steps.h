@@ -29,6 +29,7 @@ class DnnSteps {
   loopir::View channels_last(int32_t dtype, const Ids& sizes, const std::string& name);
   loopir::View image(const loopir::View& v, int64_t channels, const std::string& name);
   int64_t filled_channels(const loopir::View& source, int64_t groups) const;
+  bool keep_without_bias(loopir::Convolution c, size_t before, const loopir::View& to);
   template <class Step>
   bool keep(Step step, size_t before, const loopir::View& to);
   bool is_readable(const loopir::View& v) const;

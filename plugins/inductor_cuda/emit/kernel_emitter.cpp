@@ -41,6 +41,7 @@ class KernelEmitter {
   Value* take(Value*& number, Value* extent);
   Ids outer_but_lanes() const;
   void set_unit(Value* unit);
+  void statements_apart(Value* unit);
   void serial_stages();
   void serial_points(const Ids& inner, size_t next, const Stage& stage);
   void vector_of_points(Value* first);
@@ -107,6 +108,7 @@ void KernelEmitter::points() {
   Value* unit = b_.CreateAdd(b_.CreateMul(block(), f_.number(form_.threads)), thread());
   Value* units = values_.index(f_.plan.units);
   emit_where(f_, values_, b_.CreateICmpSLT(unit, units), [&] {
+    if (f_.plan.apart) return statements_apart(unit);
     set_unit(unit);
     if (nest_.lanes == none) {
       bind_points(outer_but_lanes(), unit);
@@ -120,6 +122,15 @@ void KernelEmitter::points() {
     bind_points(outer_but_lanes(), unit);
     vector_of_points(b_.CreateMul(vector, f_.number(form_.vector)));
   });
+}
+
+void KernelEmitter::statements_apart(Value* unit) {
+  int64_t first = 0;
+  for (const Statement& s : nest_.kernel.stages[0].statements) {
+    emit_where(f_, values_, b_.CreateICmpEQ(unit, f_.number(first)),
+               [&] { statements_.run(s, nullptr); });
+    first += threads_of_warp;
+  }
 }
 
 // Full vectors, and the elements of the last one that is not.

@@ -209,6 +209,16 @@ TEST_F(GpuDnnLibrary, WhatItHasNoEngineForBecomesAProductOfWindows) {
   EXPECT_EQ(library().runs, before);
 }
 
+TEST_F(GpuDnnLibrary, ABiasIsAddedBehindWhereItHasNoEngineWithOne) {
+  for (Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    Tensor x = (randn({3, 8, 13, 12}) * 0.3).to(dtype), b = randn({16}).to(dtype);
+    fail_at("cudnnBackendFinalize", 1, dnn::not_supported);
+    EXPECT_EQ(operations_of([](In i) { return conv2d(i[0], i[1], i[2], {1}, {1}).relu(); },
+                            {x, weights(dtype), b}),
+              1);
+  }
+}
+
 TEST_F(GpuDnnLibrary, AFailureAtEachCallIsNamedAndTheNextCallWorks) {
   Tensor w = weights();
   int64_t columns = 20;
