@@ -5,6 +5,7 @@
 #include "options.h"
 #include "products/product_steps.h"
 
+#include <loopir/lower/convolutions.h>
 #include <loopir/verify.h>
 #include <tenon/device.h>
 
@@ -52,10 +53,7 @@ struct Job {
 bool has_images_for_dnn(const Job& job) {
   tenon::plugin::graph g(job.request);
   if (job.is_single_op() || !g.symbols().empty()) return false;
-  bool convolves = false;
-  for (uint32_t i = 0; i < g.size(); ++i)
-    convolves = convolves || tenon::plugin::sv(g.at(i).op_name).starts_with("aten.convolution");
-  return convolves && DnnLibrary::of(job.device);
+  return loopir::has_convolutions(g) && DnnLibrary::of(job.device);
 }
 
 DnnOptions dnn_options(const Job& job) {

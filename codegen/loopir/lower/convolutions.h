@@ -29,6 +29,9 @@ View with_space(Expressions& x, View v);
 /// A view of these sizes that is nowhere yet.
 View future_view(Lowering& to, const Ids& sizes);
 
+/// Whether a graph has convolutions or their gradients.
+bool has_convolutions(const tenon::plugin::graph& graph);
+
 /// Whether operands are the same kind of tensor, of a kind that convolutions here may have.
 bool can_convolve(const Tensor& a, const Tensor& b);
 

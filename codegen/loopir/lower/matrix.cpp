@@ -255,6 +255,12 @@ View future_view(Lowering& to, const Ids& sizes) {
   return with_space(to.x, {none, to.x.constant(0), sizes, to.image_layout(sizes)});
 }
 
+bool has_convolutions(const tenon::plugin::graph& graph) {
+  for (uint32_t i = 0; i < graph.size(); ++i)
+    if (tenon::plugin::sv(graph.at(i).op_name).starts_with("aten.convolution")) return true;
+  return false;
+}
+
 bool can_convolve(const Tensor& a, const Tensor& b) {
   return a.dtype == b.dtype && is_floating(a.dtype) && a.ndim() == b.ndim() && a.ndim() >= 3 &&
          a.ndim() <= 5;
