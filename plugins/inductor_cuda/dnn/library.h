@@ -25,8 +25,6 @@ class DnnLibrary {
 
  private:
   explicit DnnLibrary(const Device& device);
-  struct Found;
-  static Found find(const Device& device);
 
   dnn::Functions functions_;
   dnn::Handle handle_ = nullptr;

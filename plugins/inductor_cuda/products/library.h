@@ -22,8 +22,6 @@ class Library {
 
  private:
   explicit Library(const Device& device);
-  struct Found;
-  static Found find(const Device& device);
 
   lt::Functions functions_;
   lt::Handle handle_ = nullptr;

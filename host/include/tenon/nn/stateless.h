@@ -195,34 +195,37 @@ TENON_PADDING(ZeroPad2d, "constant", 2)
 TENON_PADDING(ZeroPad3d, "constant", 3)
 #undef TENON_PADDING
 
-struct PoolOptions1d {
+struct MaxPool1dOptions {
   std::optional<int64_t> stride = {};  ///< unset: that of the kernel
-  int64_t padding = 0;
-  int64_t dilation = 1;  ///< MaxPool1d
+  int64_t padding = 0, dilation = 1;
   bool ceil_mode = false;
-  bool count_include_pad = true;  ///< AvgPool1d
 };
 class TENON_API MaxPool1d : public Module {
  public:
-  explicit MaxPool1d(int64_t kernel_size, const PoolOptions1d& options = {})
+  explicit MaxPool1d(int64_t kernel_size, const MaxPool1dOptions& options = {})
       : kernel_(kernel_size), options_(options) {}
   Tensor forward(const Tensor& x) const;
   TENON_MODULE(MaxPool1d)
 
  private:
   int64_t kernel_;
-  PoolOptions1d options_;
+  MaxPool1dOptions options_;
+};
+struct AvgPool1dOptions {
+  std::optional<int64_t> stride = {};  ///< unset: that of the kernel
+  int64_t padding = 0;
+  bool ceil_mode = false, count_include_pad = true;
 };
 class TENON_API AvgPool1d : public Module {
  public:
-  explicit AvgPool1d(int64_t kernel_size, const PoolOptions1d& options = {})
+  explicit AvgPool1d(int64_t kernel_size, const AvgPool1dOptions& options = {})
       : kernel_(kernel_size), options_(options) {}
   Tensor forward(const Tensor& x) const;
   TENON_MODULE(AvgPool1d)
 
  private:
   int64_t kernel_;
-  PoolOptions1d options_;
+  AvgPool1dOptions options_;
 };
 
 struct MaxPool3dOptions {
