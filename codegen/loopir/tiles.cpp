@@ -77,7 +77,8 @@ class Tiler {
       if (s.index != none) s.index = x_.substitute_index(s.index, by);
     }
     std::erase_if(outer, [&](Id v) { return v == nest_.lanes || v == across; });
-    outer.insert(outer.end(), {slow_lanes, slow_across});
+    for (Id slow : {slow_lanes, slow_across})  // of one piece the index is 0, no variable
+      if (x_.index_at(slow).kind == IndexKind::variable) outer.push_back(slow);
     stage.inner = {row, lanes};
     nest_.lanes = none;
     nest_.lanes_of_stage = {lanes};
