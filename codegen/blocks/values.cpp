@@ -37,6 +37,11 @@ uint8_t single_of(Shape shape) {
                                          : 0;
 }
 
+uint32_t add_tile(Code& code, Tile tile) {
+  code.tiles.push_back(std::move(tile));
+  return static_cast<uint32_t>(code.tiles.size() - 1);
+}
+
 bool is_in_memory_form(int32_t dtype) {
   return dtype != TN_F16 && dtype != TN_BF16 && dtype != TN_BOOL;
 }
@@ -224,11 +229,6 @@ Tile Values::tile_of(const Ids& steps) {
   return out;
 }
 
-uint32_t Values::add_tile(Tile tile) {
-  code_.tiles.push_back(std::move(tile));
-  return static_cast<uint32_t>(code_.tiles.size() - 1);
-}
-
 Values::Access Values::access(Id buffer, Id index, size_t scope) {
   if (is_lane_scratch(buffer))
     return {Where::dense, with_constant(std::max(scope, scopes_.of_index(index)),
@@ -237,7 +237,7 @@ Values::Access Values::access(Id buffer, Id index, size_t scope) {
   if (!steps) return {Where::places, none, places(index)};
   Tile tile = tile_of(*steps);
   if (tile.steps.empty()) return {Where::dense, number(index)};
-  return {Where::tiled, number(index), none, add_tile(std::move(tile))};
+  return {Where::tiled, number(index), none, add_tile(code_, std::move(tile))};
 }
 
 void Values::add_mask(Step& s, Id mask) {
@@ -280,7 +280,7 @@ Operand Values::make_load(Id v, const ValueNode& n) {
     at = access(n.a, n.b, scope);
   } else {  // one element under a mask that differs
     at.first = number(n.b);
-    at.tile = add_tile({{0}, {number(x_.constant(0))}});
+    at.tile = add_tile(code_, {{0}, {number(x_.constant(0))}});
   }
   s.code = static_cast<uint16_t>(at.where);
   s.a = at.first, s.b = at.places, s.tile = at.tile, s.buffer = position_of(n.a);
@@ -430,7 +430,7 @@ Id Values::make_places(Id i) {
                          .to = Type::i64,
                          .out = out,
                          .a = first,
-                         .tile = add_tile(std::move(tile))});
+                         .tile = add_tile(code_, std::move(tile))});
     return out;
   }
   if (n.kind == IndexKind::value) {

@@ -78,7 +78,6 @@ class Values {
   Id with_constant(size_t scope, Do what, Id a, int64_t constant);
   Id make_places(Id index);
   Tile tile_of(const loopir::Ids& steps);
-  uint32_t add_tile(Tile tile);
   Id apply_places(size_t scope, uint16_t code, Id left, Id right);
   Id apply_to_places(size_t scope, uint16_t code, Id a, Id b, bool is_single);
 

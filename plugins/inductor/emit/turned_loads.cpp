@@ -57,22 +57,23 @@ Value* joined(llvm::IRBuilder<>& b, Vectors parts) {
   return parts[0];
 }
 
-}  // namespace
-
 // The loop around the lanes over which the load counts by ones; none where a tile has none.
-Id ValueEmitter::row_of_tile(Id index) {
-  bool is_whole = x_.number_of(x_.extent_of(lanes_.variable)) == int64_t{lanes_.width};
-  if (!is_whole || lanes_.are_rows) return none;
-  for (Id v : x_.variables_of_index(index)) {
-    auto step = v == lanes_.variable ? std::nullopt : x_.coefficient(index, v);
-    auto extent = x_.number_of(x_.extent_of(v));
-    if (step && x_.is(*step, 1) && extent && scopes_.of_index(v) + 1 == lanes_.scope) return v;
+Id row_of_tile(loopir::Expressions& x, Scopes& scopes, Id index) {
+  const Lanes& lanes = scopes.lanes;
+  bool is_whole = x.number_of(x.extent_of(lanes.variable)) == int64_t{lanes.width};
+  if (!is_whole || lanes.are_rows) return none;
+  for (Id v : x.variables_of_index(index)) {
+    auto step = v == lanes.variable ? std::nullopt : x.coefficient(index, v);
+    auto extent = x.number_of(x.extent_of(v));
+    if (step && x.is(*step, 1) && extent && scopes.of_index(v) + 1 == lanes.scope) return v;
   }
   return none;
 }
 
+}  // namespace
+
 Value* ValueEmitter::emit_turned(const loopir::ValueNode& n, int64_t step, size_t scope) {
-  Id row = row_of_tile(n.b);
+  Id row = row_of_tile(x_, scopes_, n.b);
   if (row == none) return nullptr;
   int64_t width = lanes_.width, high = *x_.number_of(x_.extent_of(row));
   int64_t side = std::min<int64_t>(width, high & -high);
