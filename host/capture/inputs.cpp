@@ -9,6 +9,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/exposure.h"
 #include "ops/op_table.h"
