@@ -9,12 +9,6 @@ void expect(bool holds, const char* what) {
   if (!holds) throw tenon::plugin::error(TN_DATA_LOSS, text("saved code: {}", what));
 }
 
-namespace {
-
-/// Which of a step's operands are numbers; the others are values.
-struct Kinds {
-  bool out = false, a = false, b = false;
-};
 Kinds numbers_of(const Step& s) {
   bool is_number = s.what <= Do::most;
   Kinds out{is_number || s.what == Do::number_of_value || is_loop(s), is_number || is_loop(s),
@@ -24,6 +18,8 @@ Kinds numbers_of(const Step& s) {
   return out;
 }
 
+namespace {
+
 void check_tile(const Code& c, const Step& s) {
   expect(s.tile < c.tiles.size(), "lanes of no shape");
   const Tile& t = c.tiles[s.tile];
@@ -31,6 +27,10 @@ void check_tile(const Code& c, const Step& s) {
   expect(n > 0 && n <= most_dimensions && t.extents.size() == n, "lanes of too many dimensions");
   int64_t inner = 1;
   for (size_t d = 1; d < n; ++d) {
+    if (t.extents[d] < 0) {
+      expect(~t.extents[d] < c.n_numbers, "an unknown number");
+      continue;
+    }
     expect(t.extents[d] > 0 && t.extents[d] <= c.width, "lanes that no block has");
     inner *= t.extents[d];
     expect(inner <= c.width, "lanes that no block has");
@@ -59,6 +59,8 @@ void check_step(const Code& c, const Step& s, size_t body) {
   bool is_whole = s.a != none && s.b != none && s.c != none;
   if (s.what == Do::join)
     expect(is_whole && (s.then != TN_F_SELECT || s.d != none), "two primitives without operands");
+  bool has_rows = s.a != none && (s.what == Do::join || (s.what == Do::apply && s.b != none));
+  expect(s.rows == 0 || has_rows, "rows of a primitive without operands");
   if (s.what == Do::point) expect(s.a != none, "memory without a place");
   if (s.what == Do::count) check_tile(c, s);
   if (!is_loop(s)) return;
@@ -67,6 +69,7 @@ void check_step(const Code& c, const Step& s, size_t body) {
   expect(s.inner > 0 && s.inner <= c.width, "a loop over too many lanes");
   bool has_extent = s.what != Do::units;
   expect(!has_extent || s.a != none, "a loop without an end");
+  expect(s.what != Do::unit_rows || s.b != none, "rows of no length");
 }
 
 }  // namespace

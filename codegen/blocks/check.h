@@ -10,6 +10,12 @@ inline bool is_memory(const Step& s) {
   return s.what == Do::point || s.what == Do::load || s.what == Do::store;
 }
 
+/// Which of a step's operands are numbers; the others are values.
+struct Kinds {
+  bool out = false, a = false, b = false;
+};
+Kinds numbers_of(const Step& s);
+
 /// Throws `error` (TN_DATA_LOSS) with `what` unless it holds.
 void expect(bool holds, const char* what);
 

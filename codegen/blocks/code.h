@@ -6,7 +6,7 @@
 // its register there.
 #pragma once
 
-#include "elements.h"
+#include "elements/elements.h"
 
 #include <loopir/fields.h>
 
@@ -37,6 +37,7 @@ enum class Do : uint8_t {
   value_of_number,  // one i64
   count,            // block: number a plus what `tile` adds for each lane, as i64
   fill,             // block of one element
+  expand,           // block: one element a row, for each element of its segment
   copy,             // block
   apply,            // primitive `code`
   join,             // primitives `code`, of a and b, and `then`, of what that gives and c (and d)
@@ -48,23 +49,29 @@ enum class Do : uint8_t {
   store,  // the same; `number`: loopir::Store
   // Folds: `code` is the fold.
   start,       // state `out` = bits of `number`
-  fold,        // of a into out
-  fold_place,  // of a at positions b into out, places in c
+  fold,        // of a into out; `number`: segment by segment
+  fold_place,  // of a at positions b into out, places in c; the same
   scan,        // a in place, by state out
   // Loops over body `number`: variable `out`, extent a.
   loop,
-  lanes,       // by blocks: `inner` elements for each value of the variable
-  one_block,   // the same, of which only block b runs
-  units,       // of the call's range
+  lanes,        // by blocks: `inner` elements for each value of the variable
+  some_blocks,  // the same, of which `units` chooses
+  first_block,  // the same, of which only the first one runs
+  units,       // of the call's range: rows, or, where a is there, the a blocks of each row. Where b
+               // is there, only for rows that are not short
   unit_lanes,  // by blocks of the call's range
-  last = unit_lanes
+  unit_rows,   // of the call's range, as many at once as a block has room for: a is the extent of
+               // their variable, b how many elements a row has at most. Only where rows are short
+  segments,    // once: each row has a elements
+  last = segments
 };
 
 /// Which elements of a buffer a block is.
 enum class Where : uint8_t { one, dense, tiled, places };
 
 /// Lanes over several variables, the slowest first: how many values each has (but the first, which
-/// takes what the block has), and the number that an index grows by with it.
+/// takes what the block has; the complement of a number where only calls know), and the number that
+/// an index grows by with it.
 struct Tile {
   std::vector<int64_t> extents;
   std::vector<Id> steps;
@@ -74,7 +81,8 @@ constexpr size_t most_dimensions = 8;
 struct Step {
   Do what = Do::set_number;
   bool is_block = false;   // the result, or what is stored
-  uint8_t singles = 0;     // of a block: bit i is set where operand i is one element
+  uint8_t singles = 0;     // of a block: bit i is set where operand i is one element,
+  uint8_t rows = 0;        // or, where this has it too, one element a row
   bool by_lanes = false;   // folds: each lane has its own
   bool is_second = false;  // join: c is the first operand of `then`
   uint16_t code = 0, then = 0;
@@ -84,6 +92,10 @@ struct Step {
   uint32_t buffer = 0, tile = 0;
   int64_t number = 0, inner = 1;
 };
+
+/// Up to so many elements a row is short: with others it shares a block. What is one number in a
+/// longer one costs less than copies of it in a block of several.
+constexpr int64_t short_row(int64_t width) { return width / 4; }
 
 /// Step::singles.
 enum : uint8_t { a_is_single = 1, b_is_single = 2, c_is_single = 4, d_is_single = 8 };
@@ -109,7 +121,7 @@ struct Code {
 template <class V>
 void fields(V& v, Step& s) {
   v.choice(s.what, Do::last);
-  loopir::each(v, s.is_block, s.singles, s.by_lanes, s.is_second, s.code, s.then, s.dtype);
+  loopir::each(v, s.is_block, s.singles, s.rows, s.by_lanes, s.is_second, s.code, s.then, s.dtype);
   v.choice(s.from, Type::truth);
   v.choice(s.to, Type::truth);
   loopir::each(v, s.out, s.a, s.b, s.c, s.d, s.buffer, s.tile, s.number, s.inner);

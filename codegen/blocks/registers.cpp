@@ -21,7 +21,7 @@ struct Life {
 };
 
 bool reads_values(const Step& s) {
-  return s.what >= Do::copy && s.what <= Do::scan && s.what != Do::start && s.what != Do::point;
+  return s.what >= Do::expand && s.what <= Do::scan && s.what != Do::start && s.what != Do::point;
 }
 
 class Lives {

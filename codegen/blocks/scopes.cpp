@@ -58,6 +58,12 @@ bool Scopes::varies(Id v) {
       lanes.variables, [&](Id lane) { return std::binary_search(all.begin(), all.end(), lane); });
 }
 
+bool Scopes::is_of_rows(Id v) {
+  if (lanes.elements == none || !varies(v)) return false;
+  const loopir::Ids& all = program_.expressions.variables_of(v);
+  return !std::binary_search(all.begin(), all.end(), lanes.elements);
+}
+
 bool Scopes::index_varies(Id i) {
   if (!lanes.are_open()) return false;
   return (lanes.are_rows && index_has_fold(i)) ||

@@ -27,6 +27,7 @@ struct OpenLanes {
 
   bool are_open() const { return !variables.empty(); }
   bool are_rows = false;  // else elements of one row
+  Id elements = none;     // where lanes are short rows behind one another: the variable within one
 };
 
 /// What a register holds.
@@ -60,6 +61,8 @@ class Scopes {
   /// Whether it differs from lane to lane.
   bool varies(Id value);
   bool index_varies(Id index);
+  /// Whether it differs from row to row, but not within one, where lanes are segments.
+  bool is_of_rows(Id value);
   /// By how much the index grows with each variable of the lanes; nothing where it is not a line.
   std::optional<loopir::Ids> lane_steps(Id index);
 
@@ -87,6 +90,9 @@ class Scopes {
   std::map<Id, Id> variables_;
   std::map<Id, bool> has_fold_;
 };
+
+/// Takes steps that give the same in each block of a loop over blocks out of it.
+void hoist(Code& code);
 
 /// Gives every register its place, by when it is used: those of blocks that are not needed at the
 /// same time share one.

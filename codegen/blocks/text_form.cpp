@@ -3,9 +3,9 @@
 #include "machine.h"
 
 #include <inductor_runtime/bytes.h>
-#include <loopir/making/digest.h>
 #include <inductor_runtime/saved_fields.h>
 #include <inductor_runtime/saved_form.h>
+#include <loopir/making/digest.h>
 
 #include <bit>
 #include <charconv>

@@ -44,7 +44,7 @@ class TileMaker {
     auto at = std::ranges::find(variables_, lanes);
     while (at != variables_.begin() && out.size() + 1 < most_dimensions) {
       auto extent = x_.number_of(x_.extent_of(out.front()));
-      if (!extent || *extent < 1 || inner * *extent > width / 2) break;
+      if (!extent || *extent < 1 || inner * *extent > short_row(width)) break;
       --at;
       if (!has_fixed_extents(*at) || (inner * *extent >= worth_a_block && !is_line(*at))) break;
       inner *= *extent;

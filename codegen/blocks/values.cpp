@@ -1,9 +1,12 @@
 #include "values.h"
 
+#include "index_ops.h"
+
 #include <tenon/plugin.hpp>
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace blocks {
 
@@ -42,11 +45,28 @@ bool is_in_memory_form(int32_t dtype) {
 
 // ---- values
 
+// What differs from row to row only is made once a row, outside of the segments.
+Operand Values::operand(Id v) {
+  if (!scopes_.is_of_rows(v)) return value(v);
+  OpenLanes segments = std::exchange(scopes_.lanes, rows);
+  const loopir::Stage* inside = std::exchange(stage, nullptr);
+  Operand out = value(v);
+  scopes_.lanes = std::move(segments), stage = inside;
+  return {out.value, false, true};
+}
+
 Operand Values::value(Id v) {
-  size_t scope = scopes_.of_value(v);
+  bool is_of_rows = scopes_.is_of_rows(v);  // then there are copies for all elements of a row
+  size_t scope = is_of_rows ? scopes_.lanes.scope : scopes_.of_value(v);
   bool is_block = scopes_.varies(v);
-  auto& known = scopes_[scope].values;
+  auto& known = is_of_rows ? scopes_[scope].filled : scopes_[scope].values;
   if (auto at = known.find(v); at != known.end()) return {at->second, is_block};
+  if (is_of_rows) {
+    Type type = type_of(x_.dtype_of(v));
+    Id from = operand(v).value, out = scopes_.new_value(type, true);
+    scopes_.emit(scope, {.what = Do::expand, .is_block = true, .to = type, .out = out, .a = from});
+    return {scopes_[scope].filled[v] = out, true};
+  }
   Operand made = make_value(v);
   scopes_[scope].values[v] = made.value;
   return made;
@@ -127,9 +147,11 @@ Operand Values::join(Id v, Step s, std::array<Id, 4> operands) {
   Id* places[] = {&s.a, &s.b, &s.c, &s.d};
   for (size_t k = 0; k < operands.size(); ++k) {
     if (operands[k] == none) continue;
-    Operand made = value(operands[k]);
+    Operand made = operand(operands[k]);
     *places[k] = made.value;
-    if (!made.is_block) s.singles |= static_cast<uint8_t>(1u << k);
+    auto bit = static_cast<uint8_t>(1u << k);
+    if (!made.is_block) s.singles |= bit;
+    if (made.is_of_rows) s.rows |= bit;
   }
   s.what = Do::join, s.is_block = true;
   s.out = scopes_.new_value(s.to, true);
@@ -154,7 +176,8 @@ Operand Values::make_primitive(Id v, const ValueNode& n) {
   Id ids[] = {n.a, n.b, n.c};
   Operand operands[3] = {{none, false}, {none, false}, {none, false}};
   for (int i = 0; i < 3; ++i)
-    if (ids[i] != none) operands[i] = is_block && takes_blocks ? lane_value(ids[i]) : value(ids[i]);
+    if (ids[i] != none)
+      operands[i] = is_block && takes_blocks ? lane_value(ids[i]) : operand(ids[i]);
   if (n.code == TN_F_CAST && from == to) return operands[0];
   Shape shape =
       !is_block || n.b == none || takes_blocks || operands[0].is_block == operands[1].is_block
@@ -166,6 +189,7 @@ Operand Values::make_primitive(Id v, const ValueNode& n) {
   Step s{.what = Do::apply,
          .is_block = is_block,
          .singles = single_of(shape),
+         .rows = static_cast<uint8_t>(operands[0].is_of_rows | operands[1].is_of_rows << 1),
          .code = n.code,
          .from = from,
          .to = to,
@@ -192,7 +216,8 @@ Tile Values::tile_of(const Ids& steps) {
       continue;
     }
     kept.push_back(steps[k]);
-    out.extents.push_back(k == 0 ? 0 : *x_.number_of(extent));
+    auto count = x_.number_of(extent);
+    out.extents.push_back(k == 0 ? 0 : count ? *count : ~int64_t{number(extent)});
   }
   for (Id step : kept) out.steps.push_back(number(step));
   if (kept.size() == 1 && x_.is(kept[0], 1)) out.steps.clear();  // dense
@@ -320,35 +345,6 @@ Id Values::with_constant(size_t scope, Do what, Id a, int64_t constant) {
   scopes_.emit(scope, {.what = what, .out = out, .a = a, .number = constant});
   return out;
 }
-
-namespace {
-
-Do number_op(IndexKind kind) {
-  switch (kind) {
-    case IndexKind::floordiv:
-      return Do::floordiv;
-    case IndexKind::mod:
-      return Do::mod;
-    case IndexKind::min:
-      return Do::least;
-    default:
-      return Do::most;
-  }
-}
-uint16_t primitive_of(IndexKind kind) {
-  switch (kind) {
-    case IndexKind::floordiv:
-      return TN_F_FLOORDIV;
-    case IndexKind::mod:
-      return TN_F_MOD;
-    case IndexKind::min:
-      return TN_F_MIN;
-    default:
-      return TN_F_MAX;
-  }
-}
-
-}  // namespace
 
 Id Values::make_number(Id i) {
   const IndexNode n = x_.index_at(i);

@@ -12,6 +12,7 @@ namespace blocks {
 struct Operand {
   Id value;
   bool is_block;
+  bool is_of_rows = false;  // one element a row, where lanes are segments
 };
 
 class Values {
@@ -50,8 +51,12 @@ class Values {
   std::map<Id, Operand> folded;  // results of folds, by their number
   /// The stage that is made, where lanes are elements of its own; else null.
   const loopir::Stage* stage = nullptr;
+  /// The lanes around segments: one element a row.
+  OpenLanes rows;
 
  private:
+  /// Of primitives that take one element a row as it is.
+  Operand operand(Id v);
   Operand make_value(Id v);
   Operand make_primitive(Id v, const loopir::ValueNode& n);
   std::optional<Operand> make_joined(Id v, const loopir::ValueNode& n);

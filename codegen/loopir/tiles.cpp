@@ -6,6 +6,8 @@
 // variable, lanes and that variable are both cut into pieces of one size each; a unit is one tile,
 // whose lines stay in the cache until all of their elements are used. Pieces divide the extents, so
 // that there is nothing left over; where none does, or sizes are not known, the nest stays as it is.
+// Lanes of a tile are one vector and its rows a multiple of many, so that code may turn squares of
+// it in registers.
 // Cost: a division of the unit's number a tile. Reference: Lam, Rothberg and Wolf, The Cache
 // Performance and Optimizations of Blocked Algorithms, 1991.
 #include "kernel.h"
@@ -22,14 +24,20 @@ class Tiler {
   Tiler(Program& program, Nest& nest) : x_(program.expressions), nest_(nest) {}
 
   void run(int64_t vector_lanes) {
-    constexpr int64_t longest = 32, least = 4, elements_in_cache = 4096;
-    int64_t widest = std::max<int64_t>(vector_lanes, 16);
+    constexpr int64_t longest = 32, least = 4, fewest_lanes = 8, elements_in_cache = 4096;
+    bool may_turn = vector_lanes >= fewest_lanes;
+    int64_t widest = may_turn ? vector_lanes : 16;
     if (!has_free_points()) return;
     Id across = crossed();
     if (across == none) return;
     auto n = x_.number_of(x_.extent_of(nest_.lanes)), m = x_.number_of(x_.extent_of(across));
-    if (!n || !m || *n * *m <= elements_in_cache) return;
+    if (!n || !m || (!may_turn && *n * *m <= elements_in_cache)) return;
     int64_t wide = divisor(*n, vector_lanes, widest), high = divisor(*m, 1, longest);
+    for (int64_t side = vector_lanes; may_turn && side >= least; side /= 2)
+      if (int64_t d = divisor(*m, side, longest); d > 0) {
+        high = d;
+        break;
+      }
     if (wide == 0 || high < least) return;
     cut(across, wide, high);
   }
@@ -77,7 +85,8 @@ class Tiler {
       if (s.index != none) s.index = x_.substitute_index(s.index, by);
     }
     std::erase_if(outer, [&](Id v) { return v == nest_.lanes || v == across; });
-    outer.insert(outer.end(), {slow_lanes, slow_across});
+    for (Id slow : {slow_lanes, slow_across})  // of one piece the index is 0, no variable
+      if (x_.index_at(slow).kind == IndexKind::variable) outer.push_back(slow);
     stage.inner = {row, lanes};
     nest_.lanes = none;
     nest_.lanes_of_stage = {lanes};

@@ -315,12 +315,30 @@ std::optional<Tensor> convolved(Lowering& to, Convolution c, const Tensor& sourc
 
 namespace {
 
+// Images that lie channels-last here are contiguous to the host's op: it hands their order on to its
+// result, which would have to be copied, and its kernels are made for that order.
+View view_in_order(Lowering& to, uint32_t v, const char* name) {
+  const Tensor& t = *to.tensors[v];
+  bool is_image = to.options.optimizes_layout && t.ndim() >= 4;
+  Ids promised = is_image ? to.arguments.indices_of(to.info(v).stride_dims()) : Ids();
+  if (!is_image || promised != to.contiguous(t.sizes)) return to.view_of(t, name);
+  std::optional<View> view = to.as_view(t);
+  auto is_given = [&](Id buffer) {
+    Buffer::Place place = to.program.buffers[buffer].place;
+    return place == Buffer::Place::input || place == Buffer::Place::constant;
+  };
+  if (view && (view->strides == promised || is_given(view->buffer))) return *view;
+  Id buffer = to.new_buffer(t.dtype, t.sizes, promised, name);
+  to.stored(t, buffer, name);
+  return to.whole(buffer);
+}
+
 void add_operand(Lowering& to, Extern& e, uint32_t v) {
   if (v == TN_NO_VALUE) return;
   auto info = to.info(v);
   if (info.is_tensor())
     e.tensors.emplace(v, e.looks_by_place ? promised_view(to, v, e.name.c_str())
-                                          : to.view_of(*to.tensors[v], e.name.c_str()));
+                                          : view_in_order(to, v, e.name.c_str()));
   else if (info.kind == TN_VAL_SYMINT)
     e.numbers.emplace(v, to.arguments.index_of({0, info.expr, 0}));
   else

@@ -1,6 +1,8 @@
 // Views: other indices into the same value. Nothing is computed.
 #include "loopir/lowering.h"
 
+#include <algorithm>
+
 namespace loopir {
 
 using tenon::plugin::node;
@@ -57,9 +59,28 @@ struct Reshape {
   }
 };
 
+// Of memory without gaps a view is memory without gaps. Divisions by sizes that are sums would not
+// show that.
+bool reshape_memory(Lowering& to, const node& n, const Tensor& from, const Ids& sizes) {
+  bool has_symbols =
+      std::ranges::any_of(from.sizes, [&](Id size) { return !to.x.number_of(size).has_value(); });
+  std::optional<View> view = has_symbols ? to.as_view(from) : std::nullopt;
+  if (!view || view->strides != to.contiguous(from.sizes)) return false;
+  Ids strides = to.contiguous(sizes);
+  to.set(n.first_result, to.make(from.dtype, sizes, [&](std::span<const Id> indices) {
+    Id index = view->offset;
+    for (size_t d = 0; d < indices.size(); ++d)
+      index = to.x.add(index, to.x.multiply(indices[d], strides[d]));
+    return to.x.load(view->buffer, index, from.dtype);
+  }));
+  ++to.program.views_removed;
+  return true;
+}
+
 bool reshape(Lowering& to, const node& n) {
   const Tensor from = to.tensor_arg(n.args[0]);
   Ids sizes = to.sizes_of(n.first_result);
+  if (reshape_memory(to, n, from, sizes)) return true;
   set_view(to, n, 0, Reshape{to.x, from.sizes, sizes});
   return true;
 }

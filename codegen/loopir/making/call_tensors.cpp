@@ -42,6 +42,9 @@ tensor tensor_of(const Program& program, const View& view, std::span<const int64
                  const BufferMemory& memory, bool in_whole_storage, const CallPlace& place) {
   const Expressions& x = program.expressions;
   const Buffer& info = program.buffers[view.buffer];
+  bool is_whole = memory.tensor && x.is(view.offset, 0) && view.sizes == info.sizes &&
+                  view.strides == info.strides;
+  if (is_whole) return tensor::share(memory.tensor);
   CallSizes all_sizes(x, view.sizes, table), all_strides(x, view.strides, table);
   std::span<const int64_t> sizes = all_sizes.span(), strides = all_strides.span();
   int64_t offset = x.evaluate(view.offset, table);

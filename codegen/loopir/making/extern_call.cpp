@@ -3,6 +3,7 @@
 #include "call_sizes.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -208,23 +209,28 @@ std::vector<std::vector<int64_t>> fill_in(std::vector<tn_arg>& args, const auto&
 // Where no argument is a number of the call, they are given as they are.
 std::vector<tensor> ExternCall::run(const Expressions& x, std::span<const int64_t> table,
                                     const TensorOf& tensor_of) const {
-  std::vector<tensor> results(views_.size() + results_.size());
-  std::vector<tn_tensor*> values(results.size());
+  // Usual numbers of operands lie on the stack.
+  constexpr size_t usual = 8;
+  size_t n = views_.size() + results_.size();
+  std::array<tensor, usual> few;
+  std::array<tn_tensor*, usual> few_values{};
+  std::vector<tensor> many(n > usual ? n : 0);
+  std::vector<tn_tensor*> many_values(many.size());
+  tensor* given = n > usual ? many.data() : few.data();
+  tn_tensor** values = n > usual ? many_values.data() : few_values.data();
   for (size_t i = 0; i < views_.size(); ++i) {
-    results[i] = tensor_of(views_[i]);
-    values[i] = results[i].get();
+    given[i] = tensor_of(views_[i]);
+    values[i] = given[i].get();
   }
-  std::span<tn_tensor*> out(values.data() + views_.size(), results_.size());
+  std::span<tn_tensor*> out(values + views_.size(), results_.size());
   if (std::ranges::none_of(args_, is_of_the_call)) {
-    tenon::plugin::run_op(op_, args_, values.data(), out);
+    tenon::plugin::run_op(op_, args_, values, out);
   } else {
     std::vector<tn_arg> args = args_;
     std::vector<std::vector<int64_t>> sizes = fill_in(args, arguments_, x, table);
-    tenon::plugin::run_op(op_, args, values.data(), out);
+    tenon::plugin::run_op(op_, args, values, out);
   }
-  results.resize(results_.size());
-  for (size_t i = 0; i < results_.size(); ++i) results[i] = tensor(out[i]);
-  return results;
+  return {out.begin(), out.end()};
 }
 
 }  // namespace loopir

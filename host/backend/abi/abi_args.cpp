@@ -130,6 +130,7 @@ AbiArguments::AbiArguments(const Value* args, uint32_t n_args) {
 
 HostArguments::HostArguments(const tn_arg* args, uint32_t n_args, tn_tensor* const* values)
     : tensors_(values) {
+  held_.reserve(n_args);
   for (uint32_t i = 0; i < n_args; ++i) values_.push_back(convert(args[i]));
 }
 

@@ -4,7 +4,7 @@
 #include "backend/abi/bridge.h"
 #include "core/value.h"
 
-#include <deque>
+#include <list>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -14,7 +14,7 @@ namespace tenon {
 struct OpEntry;
 
 /// The strings of converted arguments; what points into one stays valid while others are added.
-using StringLists = std::deque<std::vector<tn_str>>;
+using StringLists = std::list<std::vector<tn_str>>;
 
 /// An argument of kind none, with no byte unset.
 tn_arg empty_arg(uint32_t count = 0);
@@ -36,7 +36,7 @@ class AbiArguments {
   uint32_t add(const Tensor& t);
   InlineVector<tn_arg, 16> args_;
   InlineVector<tn_tensor*, 16> values_;
-  std::deque<std::vector<uint32_t>> id_lists_;
+  std::list<std::vector<uint32_t>> id_lists_;
   StringLists string_lists_;
 };
 
@@ -46,7 +46,7 @@ class HostArguments {
  public:
   HostArguments(const tn_arg* args, uint32_t n_args, tn_tensor* const* values);
   HostArguments(const HostArguments&) = delete;
-  std::span<Value> values() { return values_; }
+  std::span<Value> values() { return {values_.data(), values_.size()}; }
   /// The arguments that were left out at the end. Throws UserError where one has no default.
   void add_defaults(const OpEntry& op);
 
@@ -56,11 +56,12 @@ class HostArguments {
   Value convert_dims(const tn_arg& a);
 
   tn_tensor* const* tensors_;
-  std::vector<Value> values_;
-  std::deque<Tensor> held_;
-  std::deque<std::vector<Tensor>> lists_;
-  std::deque<std::vector<std::string_view>> strings_;
-  std::deque<std::vector<int64_t>> ints_;
+  InlineVector<Value, 16> values_;
+  std::vector<Tensor> held_;  // values point into it: it has room for all arguments
+  // Lists, which allocate nothing while they are empty.
+  std::list<std::vector<Tensor>> lists_;
+  std::list<std::vector<std::string_view>> strings_;
+  std::list<std::vector<int64_t>> ints_;
 };
 
 }  // namespace tenon

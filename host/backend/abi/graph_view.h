@@ -1,6 +1,7 @@
 // The graph as plugins see it: dense ids, frozen structs and a table of functions over them.
 #pragma once
 
+#include "backend/abi/abi_args.h"
 #include "graph/graph.h"
 
 #include <tenon/plugin.h>
@@ -31,7 +32,7 @@ struct tn_graph {
   std::vector<std::string> value_names, node_names;
   std::vector<uint32_t> symbol_ids;
   std::deque<std::vector<tn_dim>> dim_lists;
-  std::deque<std::vector<tn_str>> string_lists;
+  tenon::StringLists string_lists;
   std::deque<std::unique_ptr<tn_graph>> subgraphs;
 
   mutable std::mutex exprs_lock;  // guards the two below

@@ -25,20 +25,25 @@ Tensor l1_loss_decomp(const Tensor& self, const Tensor& target, int64_t reductio
   return reduced(abs(sub(self, target)), reduction);
 }
 
+// z z / 2 up to the limit, from there on the straight line that goes on: with m, the smaller of z and
+// the limit, m (z - m / 2). A choice between the two would take each of them for all elements.
+Tensor quadratic_up_to(double limit, const Tensor& z) {
+  Tensor inner = clamp_max(z, limit);
+  return mul(inner, sub(z, inner, 0.5));
+}
+
 Tensor smooth_l1_loss_decomp(const Tensor& self, const Tensor& target, int64_t reduction,
                              double beta) {
   require(beta >= 0, "smooth_l1_loss: beta must not be negative, found {}", beta);
   if (beta == 0) return l1_loss_decomp(self, target, reduction);
-  Tensor z = abs(sub(self, target));
-  return reduced(where(lt(z, beta), div(mul(pow(z, 2), 0.5), beta), sub(z, 0.5 * beta)), reduction);
+  Tensor loss = quadratic_up_to(beta, abs(sub(self, target)));
+  return reduced(beta == 1 ? loss : div(loss, beta), reduction);
 }
 
 Tensor huber_loss_decomp(const Tensor& self, const Tensor& target, int64_t reduction,
                          double delta) {
   require(delta > 0, "huber_loss: delta must be positive, found {}", delta);
-  Tensor z = abs(sub(self, target));
-  return reduced(where(le(z, delta), mul(pow(z, 2), 0.5), mul(sub(z, 0.5 * delta), delta)),
-                 reduction);
+  return reduced(quadratic_up_to(delta, abs(sub(self, target))), reduction);
 }
 
 Tensor weighted(const Tensor& loss, const Tensor& weight) {

@@ -109,6 +109,31 @@ bool sum_block(Tensor& out, const Tensor& in, uint64_t mask, double divisor) {
   return true;
 }
 
+/// A tensor whose dimensions are in the order in which they lie in memory, and the mask for it.
+struct InOrder {
+  Tensor in;
+  uint64_t mask;
+};
+
+// Such as a transposed one; nothing where that is not dense, or what is kept would change its order.
+std::optional<InOrder> in_order(const Tensor& in, uint64_t mask) {
+  std::vector<int64_t> order;
+  for (int64_t d = 0; d < in.dim(); ++d) order.push_back(d);
+  auto step = [&](int64_t d) { return in.stride(d).guard_int(); };
+  std::ranges::stable_sort(order, std::greater<>(), step);
+  uint64_t turned = 0;
+  int64_t last_kept = -1;
+  for (size_t k = 0; k < order.size(); ++k) {
+    bool is_folded = mask >> order[k] & 1;
+    if (is_folded) turned |= uint64_t{1} << k;
+    if (is_folded || in.size(order[k]).guard_int() == 1) continue;
+    if (order[k] < last_kept) return std::nullopt;
+    last_kept = order[k];
+  }
+  Tensor dense = permute(in, order);
+  return dense.is_contiguous() ? std::optional(InOrder{dense, turned}) : std::nullopt;
+}
+
 // The same over dimensions that are no neighbours, as of a bias: one group of them after another.
 // What lies otherwise in memory, as an expanded gradient, is copied unless that takes much memory.
 bool sum_blocks(Tensor& out, const Tensor& in, uint64_t mask, double divisor) {
@@ -116,6 +141,9 @@ bool sum_blocks(Tensor& out, const Tensor& in, uint64_t mask, double divisor) {
   if (sum_block(out, in, mask, divisor)) return true;
   bool is_wide = in.dtype() == Dtype::f32 || in.dtype() == Dtype::f64;
   if (!is_wide || in.dtype() != out.dtype()) return false;
+  if (!in.is_contiguous())
+    if (std::optional<InOrder> turned = in_order(in, mask))
+      return sum_blocks(out, turned->in, turned->mask, divisor);
   if (!in.is_contiguous())
     return numel_of(in) <= much && sum_blocks(out, contiguous_of(in), mask, divisor);
   uint64_t last = last_neighbours(mask, in.dim());

@@ -128,6 +128,8 @@ Value* ValueEmitter::emit_lanes(const ValueNode& n, std::optional<int64_t> step,
   if (!step && n.c == none && scopes_.is_innermost_and_open(scope) &&
       may_be_in_order(x_, n.b, lanes_.variable))
     return emit_block_or_gather(n, mask, scope);
+  if (step && !mask && n.c == none)
+    if (Value* turned = emit_turned(n, *step, scope)) return turned;
   return emit_gather(n, mask, scope);
 }
 

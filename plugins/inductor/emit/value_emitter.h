@@ -56,6 +56,8 @@ class ValueEmitter {
                             size_t scope);
   llvm::Value* emit_block_or_gather(const loopir::ValueNode& n, llvm::Value* mask, size_t scope);
   llvm::Value* emit_gather(const loopir::ValueNode& n, llvm::Value* mask, size_t scope);
+  Id row_of_tile(Id index);
+  llvm::Value* emit_turned(const loopir::ValueNode& n, int64_t step, size_t scope);
   llvm::Value* mapped_index(const loopir::ValueNode& n, size_t scope);
   llvm::Value* emit_checked(const loopir::ValueNode& n);
   llvm::Value* emit_divisor(const loopir::ValueNode& n);

@@ -266,12 +266,28 @@ TEST_F(Nests, ATransposedCopyIsCutIntoTiles) {
 }
 
 TEST_F(Nests, PrimeAndSmallExtentsStayWhole) {
-  for (auto [n, m] : {std::pair<int64_t, int64_t>{1009, 1013}, {32, 32}}) {
+  struct Extents {
+    int64_t n, m, lanes;
+  };
+  for (auto [n, m, lanes] : {Extents{1009, 1013, 16}, {32, 32, 4}}) {
     Id i = variable(n), j = variable(m);
     Nest nest = made(copying({i, j}, x.add(times(m, i), j), x.add(times(n, j), i)));
-    cut_into_tiles(program, nest, 16);
+    cut_into_tiles(program, nest, lanes);
     EXPECT_EQ(nest.lanes, j);
   }
+}
+
+// Whatever is turned in registers takes less than gathers, also where all of it lies in the cache.
+TEST_F(Nests, SmallExtentsOfWideVectorsAreTiles) {
+  Id i = variable(32), j = variable(56);
+  Nest nest = made(copying({i, j}, x.add(times(56, i), j), x.add(times(32, j), i)));
+  cut_into_tiles(program, nest, 8);
+  ASSERT_EQ(nest.lanes, none);
+  const Ids& inner = nest.kernel.stages[0].inner;
+  EXPECT_EQ(x.extent_of(inner[0]), x.constant(32));
+  EXPECT_EQ(x.extent_of(inner[1]), x.constant(8));
+  // What has one piece only is no variable of the rows.
+  EXPECT_EQ(nest.rows, x.constant(7));
 }
 
 TEST_F(Nests, PowersOfKnownExponentsAreProductsAndRoots) {

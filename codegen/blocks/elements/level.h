@@ -10,7 +10,14 @@
 
 #include <tenon/plugin.h>
 
+// Its functions are parts of their callers, always.
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
 #include "functions.h"
+
+#include "vectors.h"
 
 #include "loops.h"
 

@@ -189,6 +189,7 @@ Apply function(uint16_t code) {
                              {TN_F_DIGAMMA, unary<Digamma, T>}, {TN_F_FLOOR, unary<Floor, T>},
                              {TN_F_CEIL, unary<Ceil, T>},       {TN_F_TRUNC, unary<Trunc, T>},
                              {TN_F_ROUND, unary<Round, T>}};
+  if (Apply loop = vector_loop<T>(code)) return loop;
   for (const Row<T>& row : rows)
     if (row.code == code) return row.loop;
   return nullptr;
