@@ -1,4 +1,5 @@
 // Recording: operations per second of a body on fakes, with static and with symbolic sizes.
+#include "core/sym/shape_env.h"
 #include "graph/record.h"
 
 #include <tenon/ops.h>

@@ -11,29 +11,6 @@ using tenon::plugin::declined;
 using tenon::plugin::sv;
 using tenon::plugin::text;
 
-int64_t item_size(int32_t dtype) {
-  switch (dtype) {
-    case TN_U8:
-    case TN_I8:
-    case TN_BOOL:
-    case TN_F8_E5M2:
-    case TN_F8_E4M3FN:
-      return 1;
-    case TN_I16:
-    case TN_F16:
-    case TN_BF16:
-      return 2;
-    case TN_I32:
-    case TN_F32:
-    case TN_C32:
-      return 4;
-    case TN_C128:
-      return 16;
-    default:
-      return 8;
-  }
-}
-
 void Arguments::import_symbols() {
   std::set<uint32_t> shown;
   for (uint32_t id : graph_.inputs()) see_symbols(graph_, id, shown);

@@ -210,8 +210,7 @@ struct Output {
 /// As a JSON string.
 std::string quoted(std::string_view text);
 
-/// Bytes of one element.
-int64_t item_size(int32_t dtype);
+using tenon::plugin::item_size;
 
 struct Program {
   Expressions expressions;

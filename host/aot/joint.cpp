@@ -6,6 +6,7 @@
 #include "autograd/grad_state.h"
 #include "config/flags.h"
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
 
 #include <tenon/autograd.h>

@@ -2,6 +2,7 @@
 #include "aot/saved_plan.h"
 
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "core/sym/sym_text.h"
 #include "formats/json.h"
 #include "ops/op_table.h"
@@ -86,9 +87,9 @@ Json derivative(const Derivative& d, const Graph& graph) {
         Json::Object{{"symbol", graph.shape_env->text(symbol)}, {"result", int64_t{result}}});
   return Json::Object{{"primals", int64_t{d.n_primals}},
                       {"results", int64_t{d.n_results}},
-                      {"tangents", formats::json_numbers(d.tangents)},
-                      {"ranks", formats::json_numbers(d.ranks)},
-                      {"gradients", formats::json_numbers(d.gradients)},
+                      {"tangents", formats::json_list(d.tangents)},
+                      {"ranks", formats::json_list(d.ranks)},
+                      {"gradients", formats::json_list(d.gradients)},
                       {"symbols", symbols}};
 }
 
@@ -229,7 +230,7 @@ class PlanReader {
 std::string plan_text(const Lowered& lowered) {
   const Graph& graph = *lowered.graph;
   Json::Array shared, outputs, write_backs, restrides, shown;
-  for (const SharedInput& s : lowered.shared) shared.push_back(formats::json_numbers(s.members));
+  for (const SharedInput& s : lowered.shared) shared.push_back(formats::json_list(s.members));
   for (const OutputRecipe& recipe : lowered.outputs) outputs.push_back(output(recipe, graph));
   for (const Lowered::WriteBack& w : lowered.write_backs)
     write_backs.push_back(Json::Object{{"output", int64_t{w.output}},
@@ -242,12 +243,12 @@ std::string plan_text(const Lowered& lowered) {
     shown.push_back(
         Json::Object{{"symbol", graph.shape_env->text(s.symbol)}, {"output", int64_t{s.output}}});
   Json plan(Json::Object{{"shared", shared},
-                         {"kept", formats::json_numbers(lowered.kept)},
+                         {"kept", formats::json_list(lowered.kept)},
                          {"outputs", outputs},
                          {"write_backs", write_backs},
                          {"restrides", restrides},
                          {"shown_symbols", shown},
-                         {"mutated_inputs", formats::json_numbers(lowered.mutated_inputs)}});
+                         {"mutated_inputs", formats::json_list(lowered.mutated_inputs)}});
   if (lowered.derivative)
     std::get<Json::Object>(plan.value())
         .push_back({"derivative", derivative(*lowered.derivative, graph)});

@@ -3,6 +3,7 @@
 
 #include "config/flags.h"
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "core/tensor/tensor_impl.h"
 #include "nn/mode.h"
 #include "ops/op_table.h"

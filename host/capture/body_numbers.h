@@ -14,7 +14,7 @@
 
 #include "core/arguments.h"
 #include "core/dispatch.h"
-#include "core/sym/shape_env.h"
+#include "core/sym/sym_int.h"
 
 #include <functional>
 #include <memory>

@@ -2,6 +2,7 @@
 #include "capture/data_symbols.h"
 
 #include "config/flags.h"
+#include "core/sym/shape_env.h"
 #include "graph/symbol_use.h"
 #include "ops/op_table.h"
 

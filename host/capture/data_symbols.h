@@ -11,7 +11,7 @@
 #pragma once
 
 #include "capture/trace_policy.h"
-#include "core/sym/shape_env.h"
+#include "core/sym/sym_int.h"
 #include "graph/record.h"
 
 #include <tenon/detail/leaves.h>
@@ -19,6 +19,8 @@
 #include <vector>
 
 namespace tenon {
+
+struct SymbolInfo;
 
 class DataSymbols {
  public:

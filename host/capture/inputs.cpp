@@ -9,6 +9,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/exposure.h"
 #include "ops/op_table.h"
@@ -324,12 +325,18 @@ void TraceInputs::take_place(const Tensor& own, const Tensor& held) {
   for (auto& [real, fake] : stand_ins_) replace(fake);
 }
 
-// If the caller passed state(), only captured tensors in it may be written. On the tape, also bump
-// the version so that autograd sees the write.
+// If the caller passed state(), only captured tensors in it and their gradients may be written. On
+// the tape, also bump the version so that autograd sees the write.
 void TraceInputs::check_write(const Tensor& written) const {
+  auto is_of = [](const Tensor& t, const Tensor& real) {
+    if (shares_storage(t, real)) return true;
+    autograd::GradState* own = autograd::state_of(t);
+    if (!own) return false;
+    std::lock_guard guard(own->lock);
+    return own->grad.defined() && shares_storage(own->grad, real);
+  };
   auto is_named = [&](const Tensor& real) {
-    return !state_ ||
-           std::ranges::any_of(*state_, [&](const Tensor& t) { return shares_storage(t, real); });
+    return !state_ || std::ranges::any_of(*state_, [&](const Tensor& t) { return is_of(t, real); });
   };
   for (const auto& [real, fake] : stand_ins_) {
     bool is_argument =

@@ -5,7 +5,7 @@
 #include "autograd/tape_requests.h"
 #include "capture/body_numbers.h"
 #include "capture/log_calls.h"
-#include "core/sym/shape_env.h"
+#include "core/sym/sym_int.h"
 #include "graph/graph.h"
 #include "guards/guard_set.h"
 #include "guards/overlap.h"

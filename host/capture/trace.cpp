@@ -10,6 +10,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "core/tensor/each_tensor.h"
 #include "nn/mode.h"
 #include "ops/custom_op.h"

@@ -36,10 +36,10 @@ Json to_json(const BackendInfo& b) {
 }
 
 Json as_json(const std::vector<BackendInfo>& backends, bool why) {
-  Json document{{"schema", 1}, {"backends", Json::array()}, {"refused", Json::array()}};
-  for (const BackendInfo& b : backends) document["backends"].push_back(to_json(b));
+  Json document{{"schema", 1}, {"backends", Json::Array{}}, {"refused", Json::Array{}}};
+  for (const BackendInfo& b : backends) document["backends"].items().push_back(to_json(b));
   for (const RefusedPlugin& r : refused_plugins())
-    document["refused"].push_back(
+    document["refused"].items().push_back(
         {{"file", r.file}, {"code", r.code}, {"reason", r.reason}, {"hint", r.hint}});
   document["missing"] = missing_device_libraries();
   if (why) document["search"] = plugin_search_report();

@@ -35,7 +35,7 @@ int info(const Globals& globals) {
       ++sum->entries;
       sum->bytes += e.bytes;
     }
-  Json kinds = Json::array();
+  Json::Array kinds;
   for (std::string_view kind : cache_kinds)
     kinds.push_back({{"kind", kind}, {"entries", sums[kind].entries}, {"bytes", sums[kind].bytes}});
   const config::CompilerFlags& flags = config::flags().compiler;
@@ -77,7 +77,7 @@ int verify(const Globals& globals) {
   std::string root = folder();
   ArtifactCache store(root);
   std::vector<StoredEntry> entries = stored_entries(root);
-  Json damaged = Json::array();
+  Json::Array damaged;
   for (const StoredEntry& e : entries) {
     CacheKey key{fs::relative(e.path.parent_path(), root).string(), e.path.filename().string()};
     if (!store.get(key)) damaged.push_back(e.path.string());
@@ -86,8 +86,7 @@ int verify(const Globals& globals) {
     print_json(
         {{"schema", 1}, {"folder", root}, {"entries", entries.size()}, {"damaged", damaged}});
   } else {
-    for (const Json& path : damaged)
-      print(message("{} was damaged and is removed\n", path.get<std::string>()));
+    for (const Json& path : damaged) print(message("{} was damaged and is removed\n", path.text()));
     print(message("{}: {} entries, {} damaged\n", root, entries.size(), damaged.size()));
   }
   return damaged.empty() ? 0 : 1;

@@ -47,39 +47,40 @@ Json to_json(const CaseResult& result) {
            {"code", 0},
            {"compile_ms", result.compile_ms},
            {"compiles", result.compiles},
-           {"fallback_ops", stats.value("extern_ops", Json::array())},
-           {"tensors", Json::array()}};
+           {"fallback_ops", stats["extern_ops"]},
+           {"tensors", Json::Array{}}};
   if (!result.error.empty())
     out["code"] = static_cast<int>(exit_status_of(UserError(result.code, "")));
   else if (!result.ok)
     out["code"] = static_cast<int>(ExitStatus::check_failed);
-  for (const CheckedTensor& tensor : result.tensors) out["tensors"].push_back(to_json(tensor));
+  for (const CheckedTensor& tensor : result.tensors)
+    out["tensors"].items().push_back(to_json(tensor));
   return out;
 }
 
 std::string scientific(const Json& value) {
   if (!value.is_number()) return "inf";
   char text[32];
-  std::snprintf(text, sizeof text, "%.2e", value.get<double>());
+  std::snprintf(text, sizeof text, "%.2e", value.number());
   return text;
 }
 
 void print_case(const Json& result, bool all_tensors) {
-  bool ok = result["ok"];
-  print(message("{} {} [{}]", ok ? "ok    " : "FAILED", result["case"].get<std::string>(),
-                result["backend"].get<std::string>()));
-  if (result["compile_ms"] > 0.0)
-    print(message("  compiled in {} ms", std::round(result["compile_ms"].get<double>() * 10) / 10));
+  bool ok = result["ok"].boolean();
+  print(message("{} {} [{}]", ok ? "ok    " : "FAILED", result["case"].text(),
+                result["backend"].text()));
+  if (result["compile_ms"].number() > 0.0)
+    print(message("  compiled in {} ms", std::round(result["compile_ms"].number() * 10) / 10));
   print("\n");
-  if (!result["error"].is_null()) print("       " + result["error"].get<std::string>() + "\n");
+  if (!result["error"].is_null()) print("       " + result["error"].text() + "\n");
   for (const Json& tensor : result["tensors"]) {
-    if (tensor["ok"] && !all_tensors) continue;
-    print(message("       {} {}: max abs {}, max rel {}, cosine {}", tensor["ok"] ? "ok" : "FAILED",
-                  tensor["name"].get<std::string>(), scientific(tensor["max_abs"]),
-                  scientific(tensor["max_rel"]),
-                  tensor["cos"].is_number() ? tensor["cos"].get<double>() : 0.0));
-    if (tensor.contains("problem")) print("; " + tensor["problem"].get<std::string>());
-    if (tensor.contains("fp64_error"))
+    if (tensor["ok"].boolean() && !all_tensors) continue;
+    print(message("       {} {}: max abs {}, max rel {}, cosine {}",
+                  tensor["ok"].boolean() ? "ok" : "FAILED", tensor["name"].text(),
+                  scientific(tensor["max_abs"]), scientific(tensor["max_rel"]),
+                  tensor["cos"].is_number() ? tensor["cos"].number() : 0.0));
+    if (tensor.find("problem")) print("; " + tensor["problem"].text());
+    if (tensor.find("fp64_error"))
       print(message("; error against double precision {}, allowed {}",
                     scientific(tensor["fp64_error"]), scientific(tensor["fp64_allowed"])));
     print("\n");
@@ -160,7 +161,7 @@ std::vector<Json> run_file(const CheckedFile& file, const std::string& backend,
 
 bool has_other_strides(const Json& result) {
   for (const Json& tensor : result["tensors"])
-    if (tensor.contains("strides")) return true;
+    if (tensor.find("strides")) return true;
   return false;
 }
 
@@ -168,7 +169,7 @@ bool has_other_strides(const Json& result) {
 void print_op_cases(const CheckedFile& file, const std::string& backend,
                     const std::vector<Json>& results, bool all) {
   auto passed = std::count_if(results.begin(), results.end(),
-                              [](const Json& result) { return result["ok"].get<bool>(); });
+                              [](const Json& result) { return result["ok"].boolean(); });
   auto strides = std::count_if(results.begin(), results.end(), has_other_strides);
   bool ok = passed == static_cast<ptrdiff_t>(results.size());
   print(message("{} {} [{}]  {} of {} cases passed", ok ? "ok    " : "FAILED", file.file, backend,
@@ -176,7 +177,7 @@ void print_op_cases(const CheckedFile& file, const std::string& backend,
   if (strides > 0) print(message(", {} with other strides", strides));
   print("\n");
   for (const Json& result : results)
-    if (all || !result["ok"]) print_case(result, all);
+    if (all || !result["ok"].boolean()) print_case(result, all);
 }
 
 int check(const CheckOptions& options, const Globals& globals) {
@@ -190,26 +191,26 @@ int check(const CheckOptions& options, const Globals& globals) {
   std::vector<std::string> backends, own{""};  // the name is in the file
   if (!all_have_code || !options.backends.empty()) backends = backend_names(options.backends);
   CheckSettings settings = settings_of(options);
-  Json document{{"schema", 1}, {"cases", Json::array()}};
+  Json document{{"schema", 1}, {"cases", Json::Array{}}};
   int passed = 0;
   for (const CheckedFile& file : checked_files(found, settings)) {
     for (const std::string& backend : file.has_code ? own : backends) {
       std::vector<Json> results = run_file(file, backend, options, globals);
       if (!globals.json && file.is_op) print_op_cases(file, backend, results, globals.verbose > 0);
       for (Json& result : results) {
-        passed += result["ok"] ? 1 : 0;
+        passed += result["ok"].boolean() ? 1 : 0;
         if (!globals.json && !file.is_op) print_case(result, globals.verbose > 0);
-        document["cases"].push_back(std::move(result));
+        document["cases"].items().push_back(std::move(result));
       }
     }
   }
   document["passed"] = passed;
-  document["failed"] = document["cases"].size() - static_cast<size_t>(passed);
+  document["failed"] = document["cases"].items().size() - static_cast<size_t>(passed);
   if (globals.json)
     print_json(document);
   else
-    print(message("{} passed, {} failed\n", passed, document["failed"].get<int>()));
-  return document["failed"] == 0 ? 0 : static_cast<int>(ExitStatus::check_failed);
+    print(message("{} passed, {} failed\n", passed, document["failed"].integer()));
+  return document["failed"].integer() == 0 ? 0 : static_cast<int>(ExitStatus::check_failed);
 }
 
 Action build(Options& app) {

@@ -38,15 +38,15 @@ int compile(CompileOptions options, const Globals& globals) {
                 {"model", options.model},
                 {"file", options.output},
                 {"backend", backend},
-                {"cpu", stats.value("cpu", Json(nullptr))},
+                {"cpu", std::as_const(stats)["cpu"]},
                 {"bytes", bytes},
                 {"compile_ms", model.runner->compile_ms()},
-                {"fallback_ops", stats.value("extern_ops", Json::array())}};
+                {"fallback_ops", stats["extern_ops"]}};
   if (globals.json) {
     print_json(document);
     return 0;
   }
-  std::string cpu = document["cpu"].is_string() ? " for " + document["cpu"].get<std::string>() : "";
+  std::string cpu = document["cpu"].is_text() ? " for " + document["cpu"].text() : "";
   print(message("{}: {} bytes, code of {}{}, compiled in {} ms\n", options.output, bytes, backend,
                 cpu, std::round(model.runner->compile_ms() * 10) / 10));
   return 0;

@@ -14,15 +14,11 @@ struct Words {
   std::vector<std::string> options, subverbs;
 };
 
-std::vector<std::string> options_of(const CLI::App& app) {
-  std::vector<std::string> out;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) out.push_back("--" + name);
-  for (const CLI::App* sub : app.get_subcommands({}))
-    for (const CLI::Option* option : sub->get_options())
-      for (const std::string& name : option->get_lnames())
-        if (name != "help") out.push_back("--" + name);
-  return out;
+void add_long_names(const Options& options, std::vector<std::string>& out) {
+  for (const Option& option : options.options)
+    for (const std::string& name : dashed_names(option))
+      if (name.starts_with("--") && !option.is_hidden()) out.push_back(name);
+  for (const Options& sub : options.verbs) add_long_names(sub, out);
 }
 
 std::vector<Words> all_words() {
@@ -31,9 +27,10 @@ std::vector<Words> all_words() {
     if (verb->hidden) continue;
     Globals globals;
     Action action;
-    std::unique_ptr<CLI::App> app = make_parser(*verb, globals, action);
-    Words words{std::string(verb->name), std::string(verb->summary), options_of(*app), {}};
-    for (const CLI::App* sub : app->get_subcommands({})) words.subverbs.push_back(sub->get_name());
+    Options options = options_of(*verb, globals, action);
+    Words words{std::string(verb->name), std::string(verb->summary), {"--help"}, {}};
+    add_long_names(options, words.options);
+    for (const Options& sub : options.verbs) words.subverbs.push_back(sub.name);
     out.push_back(std::move(words));
   }
   return out;

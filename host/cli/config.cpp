@@ -70,8 +70,8 @@ int list(const ConfigOptions& options, const Globals& globals) {
   if (options.cpp) return print(config::save_as_cpp()), 0;
   std::vector<FlagInfo> flags = chosen(options);
   if (globals.json) {
-    Json document{{"schema", 1}, {"flags", Json::array()}};
-    for (const FlagInfo& f : flags) document["flags"].push_back(to_json(f));
+    Json document{{"schema", 1}, {"flags", Json::Array{}}};
+    for (const FlagInfo& f : flags) document["flags"].items().push_back(to_json(f));
     return print_json(document), 0;
   }
   bool reasons = options.no_effect || options.pending;
@@ -106,9 +106,9 @@ int doc(const ConfigOptions& options, const Globals& globals) {
   FlagInfo flag = config::info(options.key);
   std::vector<Source> layers = config::explain(options.key);
   if (globals.json) {
-    Json document{{"schema", 1}, {"flag", to_json(flag)}, {"layers", Json::array()}};
+    Json document{{"schema", 1}, {"flag", to_json(flag)}, {"layers", Json::Array{}}};
     for (const Source& s : layers)
-      document["layers"].push_back(
+      document["layers"].items().push_back(
           {{"layer", s.layer}, {"origin", s.origin}, {"value", to_json(s.value)}});
     return print_json(document), 0;
   }
@@ -124,13 +124,12 @@ int doc(const ConfigOptions& options, const Globals& globals) {
 }
 
 int path(const ConfigOptions&, const Globals& globals) {
-  Json document{{"schema", 1}, {"folders", Json::array()}, {"files", config_file_facts()}};
+  Json document{{"schema", 1}, {"folders", Json::Array{}}, {"files", config_file_facts()}};
   for (const auto& [layer, folder] : config::config_folders())
-    document["folders"].push_back({{"layer", config::name_of(layer)}, {"folder", folder}});
+    document["folders"].items().push_back({{"layer", config::name_of(layer)}, {"folder", folder}});
   if (globals.json) return print_json(document), 0;
   for (const Json& folder : document["folders"])
-    print(message("{}: {}\n", folder["layer"].get<std::string>(),
-                  folder["folder"].get<std::string>()));
+    print(message("{}: {}\n", folder["layer"].text(), folder["folder"].text()));
   for (const Json& file : document["files"]) print(config_file_line(file) + "\n");
   return 0;
 }

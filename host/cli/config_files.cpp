@@ -7,7 +7,7 @@
 namespace tenon::cli {
 
 Json config_file_facts() {
-  Json out = Json::array();
+  Json::Array out;
   for (const config::ConfigFile& file : config::files_in_force())
     out.push_back({{"layer", config::name_of(file.layer)},
                    {"file", file.path},
@@ -17,7 +17,7 @@ Json config_file_facts() {
 }
 
 std::string config_file_line(const Json& file) {
-  auto text = [&](const char* key) { return file[key].get<std::string>(); };
+  auto text = [&](const char* key) { return file[key].text(); };
   std::string why = text("why");
   return message("{} file {}{}", text("layer"), text("file"),
                  why.empty() ? "" : ", not read: " + why);

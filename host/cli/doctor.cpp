@@ -45,39 +45,39 @@ Json facts() {
   out["ops"] = op_count();
   fs::path folder = config::cache_folder();
   out["cache"] = {{"folder", folder.string()}, {"state", cache_state(folder)}};
-  out["backends"] = Json::array();
+  out["backends"] = Json::Array{};
   for (const BackendInfo& b : all_backends())
-    out["backends"].push_back({{"name", b.name}, {"version", b.version}, {"file", b.file}});
-  out["refused"] = Json::array();
+    out["backends"].items().push_back({{"name", b.name}, {"version", b.version}, {"file", b.file}});
+  out["refused"] = Json::Array{};
   for (const RefusedPlugin& r : refused_plugins())
-    out["refused"].push_back(
+    out["refused"].items().push_back(
         {{"file", r.file}, {"code", r.code}, {"reason", r.reason}, {"hint", r.hint}});
-  out["plugins"] = Json::array();
+  out["plugins"] = Json::Array{};
   for (const PluginInfo& p : plugins())
-    out["plugins"].push_back({{"file", p.path},
-                              {"name", p.name},
-                              {"version", p.version},
-                              {"state", p.state},
-                              {"code", p.code},
-                              {"reason", p.reason},
-                              {"hint", p.hint},
-                              {"warnings", p.warnings}});
-  out["config"] = Json::array();
+    out["plugins"].items().push_back({{"file", p.path},
+                                      {"name", p.name},
+                                      {"version", p.version},
+                                      {"state", p.state},
+                                      {"code", p.code},
+                                      {"reason", p.reason},
+                                      {"hint", p.hint},
+                                      {"warnings", p.warnings}});
+  out["config"] = Json::Array{};
   for (const auto& [layer, folder] : config::config_folders())
-    out["config"].push_back({{"layer", config::name_of(layer)}, {"folder", folder}});
+    out["config"].items().push_back({{"layer", config::name_of(layer)}, {"folder", folder}});
   out["config_files"] = config_file_facts();
   return out;
 }
 
 void print_facts(const Json& f) {
-  auto text = [](const Json& value) { return value.get<std::string>(); };
+  auto text = [](const Json& value) { return value.text(); };
   print(message("tenon {}\n", text(f["version"])));
   const Json& cpu = f["cpu"];
   print(message("CPU      level {}, the machine has {}; {} threads on {} CPUs\n",
-                text(cpu["level"]), text(cpu["level_of_machine"]), cpu["threads"].get<int>(),
-                cpu["cpus"].get<int>()));
+                text(cpu["level"]), text(cpu["level_of_machine"]), cpu["threads"].integer(),
+                cpu["cpus"].integer()));
   print(device_text(f["devices"]));
-  print(message("ops      {}\n", f["ops"].get<int64_t>()));
+  print(message("ops      {}\n", f["ops"].integer()));
   print(message("cache    {}: {}\n", text(f["cache"]["folder"]), text(f["cache"]["state"])));
   for (const Json& folder : f["config"])
     print(message("config   {}: {}\n", text(folder["layer"]), text(folder["folder"])));

@@ -40,13 +40,14 @@ Json facts_of(Device device) {
 }
 
 Json facts_of(DeviceType type) {
-  Json out{{"type", type_name(type)}, {"devices", Json::array()}};
+  Json out{{"type", type_name(type)}, {"devices", Json::Array{}}};
   if (std::string why = why_no_device(type); !why.empty()) {
     out["why_not"] = why;
     return out;
   }
-  for (int i = 0; i < device_count(type); ++i) out["devices"].push_back(facts_of(Device(type, i)));
-  Json behind = Json::parse(provider_of(Device(type)).describe(), nullptr, false);
+  for (int i = 0; i < device_count(type); ++i)
+    out["devices"].items().push_back(facts_of(Device(type, i)));
+  Json behind = formats::json_or_null(provider_of(Device(type)).describe());
   if (behind.is_object()) out.update(behind);
   return out;
 }
@@ -64,33 +65,32 @@ std::string read_all(int file) {
 
 // Types of which nothing could be found out.
 Json failed(const std::string& why) {
-  Json out = Json::array();
+  Json::Array out;
   for (DeviceType type : offered_types())
-    out.push_back({{"type", type_name(type)}, {"devices", Json::array()}, {"why_not", why}});
+    out.push_back({{"type", type_name(type)}, {"devices", Json::Array{}}, {"why_not", why}});
   return out;
 }
 
-std::string text_of(const Json& value) { return value.get<std::string>(); }
+std::string text_of(const Json& value) { return value.text(); }
 
 std::string library_line(const Json& library) {
-  if (library.contains("why_not")) return message("         {}\n", text_of(library["why_not"]));
-  std::string version = library.contains("version") ? " " + text_of(library["version"]) : "";
+  if (library.find("why_not")) return message("         {}\n", text_of(library["why_not"]));
+  std::string version = library.find("version") ? " " + text_of(library["version"]) : "";
   return message("         {}{}: {}\n", text_of(library["name"]), version,
                  text_of(library["path"]));
 }
 
 std::string device_line(const Json& device, const std::string& name) {
-  if (device.contains("why_not"))
-    return message("device   {}: {}\n", name, text_of(device["why_not"]));
+  if (device.find("why_not")) return message("device   {}: {}\n", name, text_of(device["why_not"]));
   return message("device   {}: {}, {}, {} MiB, {} of them free\n", name, text_of(device["name"]),
-                 text_of(device["arch"]), device["total_bytes"].get<int64_t>() >> 20,
-                 device["free_bytes"].get<int64_t>() >> 20);
+                 text_of(device["arch"]), device["total_bytes"].integer() >> 20,
+                 device["free_bytes"].integer() >> 20);
 }
 
 }  // namespace
 
 Json device_facts() {
-  Json out = Json::array();
+  Json::Array out;
   for (DeviceType type : offered_types()) out.push_back(facts_of(type));
   return out;
 }
@@ -108,8 +108,8 @@ Json device_facts_of_child() {
   if (WIFSIGNALED(status))
     return failed(message("asking crashed with signal {} ({})", WTERMSIG(status),
                           strsignal(WTERMSIG(status))));
-  Json document = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (document.is_object() && document.contains("devices")) return document["devices"];
+  Json document = formats::json_or_null(text);
+  if (document.is_object() && document.find("devices")) return document["devices"];
   return failed(message("asking ended with status {} and no answer", WEXITSTATUS(status)));
 }
 
@@ -117,12 +117,13 @@ std::string device_text(const Json& facts) {
   std::string out;
   for (const Json& type : facts) {
     std::string name = text_of(type["type"]);
-    if (type.contains("why_not"))
+    if (type.find("why_not"))
       out += message("device   {}: none: {}\n", name, text_of(type["why_not"]));
-    for (size_t i = 0; i < type["devices"].size(); ++i)
-      out += device_line(type["devices"][i], message("{}:{}", name, i));
-    if (type.contains("driver")) out += message("         driver {}\n", text_of(type["driver"]));
-    if (type.contains("libraries"))
+    int index = 0;
+    for (const Json& device : type["devices"])
+      out += device_line(device, message("{}:{}", name, index++));
+    if (type.find("driver")) out += message("         driver {}\n", text_of(type["driver"]));
+    if (type.find("libraries"))
       for (const Json& library : type["libraries"]) out += library_line(library);
   }
   return out.empty() ? "device   none: no plugin offers any\n" : out;

@@ -52,7 +52,7 @@ Json op_counts(const Graph& graph) {
   std::vector<std::pair<std::string, int64_t>> sorted(counts.begin(), counts.end());
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
-  Json out = Json::object();
+  Json out = Json::Object{};
   for (const auto& [name, count] : sorted) out[name] = count;
   return out;
 }
@@ -74,8 +74,8 @@ std::shared_ptr<Graph> load(const std::string& path, const ModelOptions& options
   formats::ImportOptions importing;
   importing.random_weights = options.random_weights;
   auto model = stages.run("import", [&] { return formats::import_pt2(program, importing); });
-  for (const formats::Pt2Range& r : model.ranges) facts["ranges"].push_back(r.text);
-  for (const formats::Pt2Guard& g : model.guards) facts["guards"].push_back(g.text);
+  for (const formats::Pt2Range& r : model.ranges) facts["ranges"].items().push_back(r.text);
+  for (const formats::Pt2Guard& g : model.guards) facts["guards"].items().push_back(g.text);
   return model.graph;
 }
 
@@ -91,7 +91,7 @@ Json backend_facts(const BackendInfo& b) {
 // Conditions of the code, in the words of the model's inputs: what importing and lowering decided
 // about symbolic sizes, and what the backend asked for.
 Json condition_facts(const Graph& graph, const Artifact& artifact, const std::string& backend) {
-  Json out = Json::array();
+  Json::Array out;
   if (!graph.shape_env) return out;  // no sizes are symbolic
   const ShapeEnv& env = *graph.shape_env;
   for (const RecordedGuard& g : env.guard_conditions())
@@ -115,7 +115,9 @@ Json placement(const Graph& graph, const std::vector<PlacedPiece>& pieces,
     for (const PlacedNode& node : piece.nodes) count(piece.run_by, node.op);
   if (pieces.empty())
     for (const Node& node : graph.nodes()) count(runner, name_of(node.op));
-  return counts;
+  Json::Object out;
+  for (const auto& [who, n] : counts) out.push_back({who, n});
+  return out;
 }
 
 // "forward " or "backward ", nothing for a graph that is whole.
@@ -125,9 +127,9 @@ std::string half_of(Stage stage) {
 }
 
 Json piece_facts(const std::vector<PlacedPiece>& pieces) {
-  Json out = Json::array();
+  Json::Array out;
   for (const PlacedPiece& piece : pieces) {
-    Json nodes = Json::array();
+    Json::Array nodes;
     for (const PlacedNode& node : piece.nodes)
       nodes.push_back({{"name", node.name}, {"op", node.op}, {"why", node.why}});
     out.push_back({{"backend", piece.backend},
@@ -159,13 +161,13 @@ std::shared_ptr<Artifact> compile_to_explain(const std::shared_ptr<Graph>& graph
   auto artifact = stages.run("compile", [&] { return compile_graph(graph, options); });
   watch.finish("compiled");
   facts["cache"] = cache_facts(watch.record().cache);
-  if (facts["cache"]["state"] != "hit") return artifact;
+  if (facts["cache"]["state"].text() != "hit") return artifact;
   options.use_cache = false;
   return stages.run("compile without cache", [&] { return compile_graph(graph, options); });
 }
 
 Json declined_facts(const DeclineObserver& observer) {
-  Json out = Json::array();
+  Json::Array out;
   for (const DeclinedGraph& d : observer.declined())
     out.push_back({{"backend", d.backend},
                    {"nodes", d.n_nodes},
@@ -179,7 +181,7 @@ Json declined_facts(const DeclineObserver& observer) {
 void add_code_facts(const std::string& statistics, const DeclineObserver& observer, Json& facts) {
   facts["declined"] = declined_facts(observer);
   facts["pieces"] = piece_facts(observer.pieces());
-  if (!statistics.empty()) facts["artifact"] = Json::parse(statistics, nullptr, false);
+  if (!statistics.empty()) facts["artifact"] = formats::json_or_null(statistics);
 }
 
 void compile(const std::shared_ptr<Graph>& graph, const BackendInfo& backend,
@@ -194,7 +196,7 @@ void compile(const std::shared_ptr<Graph>& graph, const BackendInfo& backend,
   add_code_facts(artifact->describe(TN_DESC_STATS_JSON), observer, facts);
   std::string runner =
       observer.declined().empty() ? backend.name : observer.declined().back().fallback;
-  bool node_by_node = !facts.contains("artifact") || facts["artifact"].value("kernels", 0) == 0;
+  bool node_by_node = !facts.find("artifact") || facts["artifact"]["kernels"].integer() == 0;
   facts["placement"] = placement(*seen, observer.pieces(), runner, node_by_node);
   facts["run_by"] = runners_of(*seen, backend.name, observer);
   facts["conditions"] = condition_facts(*graph, *artifact, backend.name);
@@ -213,15 +215,15 @@ void compile_training(const ExplainOptions& options, const std::string& backend,
   stages.run("compile and call both halves",
              [&] { return model.runner->run_with_gradients(leaves, gradients); });
   add_code_facts(model.runner->describe(TN_DESC_STATS_JSON), observer, facts);
-  facts["placement"] = Json::object();
-  facts["conditions"] = Json::array();
+  facts["placement"] = Json::Object{};
+  facts["conditions"] = Json::Array{};
   facts["cache"] = cache_facts("");
   if (options.assembly) facts["texts"]["assembly"] = model.runner->describe(TN_DESC_ASM);
 }
 
 Json facts_of(const ExplainOptions& options) {
   Stages stages;
-  Json facts{{"schema", 1}, {"model", options.model}, {"texts", Json::object()}};
+  Json facts{{"schema", 1}, {"model", options.model}, {"texts", Json::Object{}}};
   std::shared_ptr<Graph> graph = load(options.model, options.archive, stages, facts);
   facts["captured"] = graph_facts(*graph);
   BackendInfo backend = backend_info(options.backend.empty() ? default_backend() : options.backend);
@@ -230,23 +232,22 @@ Json facts_of(const ExplainOptions& options) {
     compile_training(options, backend.name, stages, facts);
   else
     compile(graph, backend, options.archive.mode, options.assembly, stages, facts);
-  facts["stages"] = Json::array();
+  facts["stages"] = Json::Array{};
   for (const auto& [name, ms] : stages.times())
-    facts["stages"].push_back({{"stage", name}, {"ms", ms}});
+    facts["stages"].items().push_back({{"stage", name}, {"ms", ms}});
   return facts;
 }
 
 void print_graph(std::string_view title, const Json& g) {
   print(message("{}: {} nodes, {} inputs, {} constants, {} outputs, {} symbols\n", title,
-                g["nodes"].get<int64_t>(), g["inputs"].get<int64_t>(),
-                g["constants"].get<int64_t>(), g["outputs"].get<int64_t>(),
-                g["symbols"].get<int64_t>()));
-  for (const auto& [name, count] : g["ops"].items())
-    print(message("  {} x {}\n", count.get<int64_t>(), name));
+                g["nodes"].integer(), g["inputs"].integer(), g["constants"].integer(),
+                g["outputs"].integer(), g["symbols"].integer()));
+  for (const auto& [name, count] : g["ops"].members())
+    print(message("  {} x {}\n", count.integer(), name));
 }
 
 std::string half_title(const Json& fact) {
-  std::string half = fact["half"].get<std::string>();
+  std::string half = fact["half"].text();
   return half.empty() ? "" : half + " ";
 }
 
@@ -254,25 +255,24 @@ std::string half_title(const Json& fact) {
 void print_piece(size_t index, const Json& piece) {
   const Json& nodes = piece["nodes"];
   print(message("{}{} {}: {} nodes run by {}\n", half_title(piece),
-                piece["region"] == true ? "region" : "piece", index, nodes.size(),
-                piece["run_by"].get<std::string>()));
-  bool taken = piece["run_by"] == piece["backend"];
+                piece["region"].boolean() ? "region" : "piece", index, nodes.items().size(),
+                piece["run_by"].text()));
+  bool taken = piece["run_by"].text() == piece["backend"].text();
   std::map<std::string, int64_t> counts;
   for (const Json& node : nodes) {
-    std::string op = node["op"].get<std::string>();
+    std::string op = node["op"].text();
     if (taken)
       ++counts[op];
     else
-      print(message("  {} {}: {}\n", node["name"].get<std::string>(), op,
-                    node["why"].get<std::string>()));
+      print(message("  {} {}: {}\n", node["name"].text(), op, node["why"].text()));
   }
   for (const auto& [op, count] : counts) print(message("  {} x {}\n", count, op));
 }
 
 // Numbers on one line; lists of items and buffers have tables of their own.
 void print_artifact(const Json& stats) {
-  Json numbers = Json::object();
-  for (const auto& [name, value] : stats.items())
+  Json numbers = Json::Object{};
+  for (const auto& [name, value] : stats.members())
     if (name != "items" && name != "buffers") numbers[name] = value;
   print("artifact: " + numbers.dump() + "\n");
   std::vector<std::vector<std::string>> rows = item_rows(stats);
@@ -280,48 +280,46 @@ void print_artifact(const Json& stats) {
   Table table(item_header);
   for (std::vector<std::string>& row : rows) table.add(std::move(row));
   print(table.text());
-  print(message("peaks of this machine: {} GB/s, {} GF/s\n", rounded(stats["peak_gbs"]),
-                rounded(stats["peak_gfs"])));
+  print(message("peaks of this machine: {} GB/s, {} GF/s\n", rounded(stats["peak_gbs"].number()),
+                rounded(stats["peak_gfs"].number())));
 }
 
 // How loops became kernels, and those code, where --profile and --asm have asked for it.
 void print_texts(const Json& facts) {
   for (const char* name : {"loops", "kernels", "fusion", "memory", "assembly"}) {
-    std::string text = facts.value("texts", Json::object()).value(name, "");
+    const std::string& text = facts["texts"][name].text();
     if (!text.empty()) print(bold(name) + "\n" + text);
   }
 }
 
 void print_facts(const Json& facts) {
-  print(bold(facts["model"].get<std::string>()) + "\n");
+  print(bold(facts["model"].text()) + "\n");
   print_graph("captured", facts["captured"]);
   for (const char* kind : {"ranges", "guards"})
-    for (const Json& text : facts.value(kind, Json::array()))
-      print(message("{}: {}\n", kind, text.get<std::string>()));
+    for (const Json& text : facts[kind]) print(message("{}: {}\n", kind, text.text()));
   const Json& backend = facts["backend"];
-  print(message("backend {} of plugin {}, stage {}\n", backend["name"].get<std::string>(),
-                backend["plugin"].get<std::string>(), backend["stage"].get<std::string>()));
-  if (facts.contains("lowered")) print_graph("lowered", facts["lowered"]);
+  print(message("backend {} of plugin {}, stage {}\n", backend["name"].text(),
+                backend["plugin"].text(), backend["stage"].text()));
+  if (facts.find("lowered")) print_graph("lowered", facts["lowered"]);
   print("breaks: none, a model file is one graph\n");
-  print(message("cache: {}\n", facts["cache"]["state"].get<std::string>()));
+  print(message("cache: {}\n", facts["cache"]["state"].text()));
   for (const Json& d : facts["declined"])
-    print(message("{} declined {}{} nodes: {}; {} took them\n", d["backend"].get<std::string>(),
-                  d["half"] == "" ? "" : message("the {}, ", d["half"].get<std::string>()),
-                  d["nodes"].get<size_t>(), d["reason"].get<std::string>(),
-                  d["taken_by"].get<std::string>()));
-  for (size_t i = 0; i < facts["pieces"].size(); ++i) print_piece(i, facts["pieces"][i]);
-  for (const auto& [who, count] : facts["placement"].items())
-    print(message("{} nodes run by {}\n", count.get<int64_t>(), who));
+    print(message("{} declined {}{} nodes: {}; {} took them\n", d["backend"].text(),
+                  d["half"].text().empty() ? "" : message("the {}, ", d["half"].text()),
+                  d["nodes"].integer(), d["reason"].text(), d["taken_by"].text()));
+  size_t n_pieces = 0;
+  for (const Json& piece : facts["pieces"]) print_piece(n_pieces++, piece);
+  for (const auto& [who, count] : facts["placement"].members())
+    print(message("{} nodes run by {}\n", count.integer(), who));
   for (const Json& c : facts["conditions"])
-    print(message("condition: {}, asked for by {}\n", c["text"].get<std::string>(),
-                  c["asked_by"].get<std::string>()));
-  if (facts.contains("artifact")) print_artifact(facts["artifact"]);
+    print(message("condition: {}, asked for by {}\n", c["text"].text(), c["asked_by"].text()));
+  if (facts.find("artifact")) print_artifact(facts["artifact"]);
   print_texts(facts);
   Table table({"STAGE", "MS"});
   for (const Json& s : facts["stages"]) {
     char text[32];
-    std::snprintf(text, sizeof text, "%.3f", s["ms"].get<double>());
-    table.add({s["stage"].get<std::string>(), text});
+    std::snprintf(text, sizeof text, "%.3f", s["ms"].number());
+    table.add({s["stage"].text(), text});
   }
   print(table.text());
 }
@@ -336,13 +334,13 @@ int explain(const ExplainOptions& options, const Globals& globals) {
   if (options.profile) {
     constexpr double seconds = 0.5;
     MeasuredModel m = measure_model(options.model, options.archive, options.inputs,
-                                    facts["backend"]["name"].get<std::string>(), seconds);
+                                    facts["backend"]["name"].text(), seconds);
     facts["artifact"] = m.stats;
     facts["latency_us"] = m.median_us;
-    facts["texts"].update({{"loops", m.loops_before},
-                           {"kernels", m.loops},
-                           {"fusion", m.fusion},
-                           {"memory", m.memory}});
+    facts["texts"].update(Json{{"loops", m.loops_before},
+                               {"kernels", m.loops},
+                               {"fusion", m.fusion},
+                               {"memory", m.memory}});
   }
   if (globals.json)
     print_json(facts);
@@ -377,21 +375,21 @@ Json explain_model(const std::string& model, const std::string& backend,
 }
 
 std::vector<std::vector<std::string>> item_rows(const Json& stats) {
-  double sum = 0, peak_gbs = stats.value("peak_gbs", 0.0), peak_gfs = stats.value("peak_gfs", 0.0);
+  double sum = 0, peak_gbs = stats["peak_gbs"].number(), peak_gfs = stats["peak_gfs"].number();
   std::vector<Json> items;
-  for (const Json& item : stats.value("items", Json::array()))
-    if (item.contains("us") && !item.value("prepacked", false)) items.push_back(item);
-  for (const Json& item : items) sum += item["us"].get<double>();
+  for (const Json& item : stats["items"])
+    if (item.find("us") && !item["prepacked"].boolean()) items.push_back(item);
+  for (const Json& item : items) sum += item["us"].number();
   std::stable_sort(items.begin(), items.end(), [](const Json& a, const Json& b) {
-    return a["us"].get<double>() > b["us"].get<double>();
+    return a["us"].number() > b["us"].number();
   });
   std::vector<std::vector<std::string>> rows;
   for (const Json& item : items) {
-    double us = item["us"], gfs = 0, part = 0;
-    double gbs = us > 0 ? item.value("bytes", 0.0) / us / 1e3 : 0;
-    if (us > 0) gfs = item.value("flops", 0.0) / us / 1e3;
+    double us = item["us"].number(), gfs = 0, part = 0;
+    double gbs = us > 0 ? item["bytes"].number() / us / 1e3 : 0;
+    if (us > 0) gfs = item["flops"].number() / us / 1e3;
     if (peak_gbs > 0 && peak_gfs > 0) part = std::max(gbs / peak_gbs, gfs / peak_gfs);
-    rows.push_back({item.value("kind", "") + " " + item.value("name", ""), rounded(us),
+    rows.push_back({item["kind"].text() + " " + item["name"].text(), rounded(us),
                     rounded(100 * us / sum), rounded(gbs), rounded(gfs), rounded(100 * part)});
   }
   return rows;

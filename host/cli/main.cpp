@@ -51,31 +51,6 @@ std::string unknown_verb(const std::string& name) {
                  nearest_names(name, known));
 }
 
-std::vector<std::string> option_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
-  }
-  for (const CLI::App* sub : app.get_subcommands())
-    for (const std::string& name : option_names(*sub)) names.push_back(name);
-  return names;
-}
-
-// What is wrong with a command line, in our words where CLI11 does not help.
-std::string usage_message(const Verb& verb, const CLI::App& app, const CLI::ParseError& error) {
-  std::string hint = message("; see tenon {} --help", verb.name);
-  bool extras = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
-  std::vector<std::string> left = app.remaining(true);
-  if (!extras || left.empty()) return message("{}: {}{}", verb.name, error.what(), hint);
-  const std::string& first = left.front();
-  if (!first.starts_with('-'))
-    return message("{}: unexpected argument '{}'{}", verb.name, first, hint);
-  std::string name = first.substr(0, first.find('='));
-  return message("{}: there is no option {}; the nearest are {}{}", verb.name, name,
-                 nearest_names(name, option_names(app)), hint);
-}
-
 Arguments split_folders(const Arguments& values) {
   Arguments out;
   for (const std::string& value : values)
@@ -110,16 +85,9 @@ int fail_usage(const std::string& text) {
 int run_verb(const Verb& verb, Arguments arguments) {
   Globals globals;
   Action action;
-  std::unique_ptr<CLI::App> app = make_parser(verb, globals, action);
-  try {
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
-    app->parse(std::move(arguments));
-  } catch (const CLI::CallForHelp&) {
-    print(app->help());
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    return fail_usage(usage_message(verb, *app, error));
-  }
+  ReadLine line = read_line(verb, options_of(verb, globals, action), std::move(arguments));
+  if (!line.help.empty()) return print(line.help), 0;
+  if (!line.problem.empty()) return fail_usage(line.problem);
   apply(globals);
   // The terminal of a program that is traced is its own; a child leaves the line to its parent.
   bool has_terminal = verb.name != "trace" && !is_child;

@@ -23,22 +23,24 @@ std::string roff(std::string_view text) {
   return out;
 }
 
-// "--backend TEXT" and what it means; positionals stand in the synopsis too.
-std::string described(const CLI::Option& option) {
-  std::string names =
-      option.get_positional() ? option.get_name(true) : option.get_name(false, true);
-  std::string type = option.get_positional() ? "" : option.get_type_name();
-  type.resize(std::min(type.find(':'), type.size()));  // without the allowed values
-  std::string head = roff(names) + (type.empty() ? "" : " \\fI" + roff(type));
-  return ".TP\n\\fB" + head + "\\fR\n" + roff(option.get_description()) + "\n";
+const char* type_of(const Option& option) {
+  if (option.is_flag || dashed_names(option).empty()) return "";
+  constexpr const char* names[] = {"", "INT", "UINT", "FLOAT", "TEXT", "TEXT"};
+  static_assert(std::size(names) == std::variant_size_v<Option::Target>);
+  return names[option.target.index()];
 }
 
-std::string options_of(const CLI::App& app, bool of_every_verb) {
+// "--backend TEXT" and what it means; positionals stand in the synopsis too.
+std::string described(std::string_view names, std::string_view type, std::string_view doc) {
+  std::string head = roff(names) + (type.empty() ? "" : " \\fI" + roff(type));
+  return ".TP\n\\fB" + head + "\\fR\n" + roff(doc) + "\n";
+}
+
+std::string options_of(const Options& options, bool of_every_verb) {
   std::string out;
-  for (const CLI::Option* option : app.get_options()) {
-    bool common = option->get_group() == globals_group;
-    if (option != app.get_help_ptr() && common == of_every_verb) out += described(*option);
-  }
+  for (const Option& option : options.options)
+    if (!option.is_hidden() && (option.group == globals_group) == of_every_verb)
+      out += described(option.name, type_of(option), option.doc);
   return out;
 }
 
@@ -47,13 +49,13 @@ std::string example_of(const Verb& verb) {
   return ".PP\nExample:\n.PP\n.nf\n.RS\n" + roff(verb.example) + "\n.RE\n.fi\n";
 }
 
-std::string section_of(const Verb& verb, const CLI::App& app) {
+std::string section_of(const Verb& verb, const Options& options) {
   std::string out = message(".SS tenon {}\n{}.\n", roff(verb.name), roff(verb.summary));
-  out += options_of(app, false);
-  for (const CLI::App* sub : app.get_subcommands({})) {
-    out += message(".PP\n\\fBtenon {} {}\\fR: {}.\n", roff(verb.name), roff(sub->get_name()),
-                   roff(sub->get_description()));
-    out += options_of(*sub, false);
+  out += options_of(options, false);
+  for (const Options& sub : options.verbs) {
+    out += message(".PP\n\\fBtenon {} {}\\fR: {}.\n", roff(verb.name), roff(sub.name),
+                   roff(sub.summary));
+    out += options_of(sub, false);
   }
   return out + example_of(verb);
 }
@@ -86,9 +88,9 @@ int write_manual() {
     if (verb->hidden) continue;
     Globals globals;
     Action action;
-    std::unique_ptr<CLI::App> app = make_parser(*verb, globals, action);
-    verb_sections += section_of(*verb, *app);
-    if (common.empty()) common = options_of(*app, true);
+    Options options = cli::options_of(*verb, globals, action);
+    verb_sections += section_of(*verb, options);
+    if (common.empty()) common = options_of(options, true);
   }
   print(
       message(".TH TENON 1 \"\" \"tenon {}\" \"User Commands\"\n"

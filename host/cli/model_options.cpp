@@ -176,8 +176,8 @@ std::vector<Tensor> make_leaves(const LoadedModel& model, const InputOptions& op
 }
 
 Json stats_of(const std::string& text) {
-  Json stats = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  return stats.is_object() ? stats : Json::object();
+  Json stats = formats::json_or_null(text);
+  return stats.is_object() ? stats : Json(Json::Object{});
 }
 
 InputOptions or_recorded(InputOptions options, const std::string& model) {

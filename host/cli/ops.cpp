@@ -88,9 +88,8 @@ struct Lowering {
 };
 
 bool has_op(const Json& names, const std::vector<std::string>& ops) {
-  return std::any_of(names.begin(), names.end(), [&](const Json& name) {
-    return name.is_string() &&
-           std::find(ops.begin(), ops.end(), name.get<std::string>()) != ops.end();
+  return std::ranges::any_of(names.items(), [&](const Json& name) {
+    return std::ranges::find(ops, name.text()) != ops.end();
   });
 }
 
@@ -106,7 +105,7 @@ Lowering lowering_of(const OpEntry& op, const std::string& backend) {
   } else if (!probe.declined.empty()) {
     out.verdict = "declined";
     out.why = message("{}; {} takes it", probe.declined[0].reason, probe.declined[0].fallback);
-  } else if (has_op(stats_of(probe.stats).value("extern_ops", Json::array()), out.into)) {
+  } else if (has_op(stats_of(probe.stats)["extern_ops"], out.into)) {
     out.verdict = "host kernel";
     out.why = "the backend calls the host for it";
   }
@@ -138,9 +137,9 @@ Json to_json(const OpEntry& op, const std::vector<std::string>& backends) {
            {"plugin_kernels", kernel_plugins(op.name)},
            {"added_by", custom_op_of(op) ? Json(custom_op_of(op)->owner) : Json()},
            {"derived_from", op.functional ? Json(op.functional->name) : Json()},
-           {"lowering", Json::array()}};
+           {"lowering", Json::Array{}}};
   for (const Lowering& l : lowerings_of(op, backends))
-    out["lowering"].push_back(
+    out["lowering"].items().push_back(
         {{"backend", l.backend}, {"verdict", l.verdict}, {"into", l.into}, {"why", l.why}});
   return out;
 }
@@ -218,8 +217,8 @@ int show_ops(const OpsOptions& options, const Globals& globals) {
   if (!options.backends.empty()) backends = backend_names(options.backends);
   leave_stdout_to_json();
   if (globals.json) {
-    Json document{{"schema", 1}, {"ops", Json::array()}};
-    for (const OpEntry* op : ops) document["ops"].push_back(to_json(*op, backends));
+    Json document{{"schema", 1}, {"ops", Json::Array{}}};
+    for (const OpEntry* op : ops) document["ops"].items().push_back(to_json(*op, backends));
     print_json(document);
   } else if (options.name.empty()) {
     print_table(ops, backends);

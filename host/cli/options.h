@@ -29,6 +29,7 @@ class Option {
   Option& excludes(const Option& other) { return excluded = other.name, *this; }
   Option& in_group(std::string_view named) { return group = named, *this; }
   Option& hidden() { return in_group(""); }
+  bool is_hidden() const { return group.empty(); }
   /// Of lists: one value each time that the option is given.
   Option& one_at_a_time() { return takes_one = true, *this; }
 

@@ -50,6 +50,14 @@ std::string without_steering(std::string_view text) {
   return out;
 }
 
+// Of a well-formed sequence of two or three bytes.
+unsigned code_point(std::string_view character) {
+  unsigned first = static_cast<unsigned char>(character[0]);
+  unsigned code = first & (character.size() == 2 ? 0x1Fu : 0x0Fu);
+  for (char byte : character.substr(1)) code = code << 6 | (static_cast<unsigned>(byte) & 0x3Fu);
+  return code;
+}
+
 // JSON escapes controls, but takes those of bidirectional text for letters.
 std::string with_escapes(std::string_view json) {
   std::string out;
@@ -57,7 +65,7 @@ std::string with_escapes(std::string_view json) {
     size_t length = std::max<size_t>(utf8_sequence(json), 1);
     std::string_view character = json.substr(0, length);
     if (length > 1 && is_steering(character))
-      out += Json(character).dump(-1, ' ', true).substr(1, 6);
+      out += message("\\u{:04x}", code_point(character));
     else
       out += character;
     json.remove_prefix(length);
@@ -69,9 +77,7 @@ std::string with_escapes(std::string_view json) {
 
 void print(std::string_view text) { write_raw(without_steering(text)); }
 
-void print_json(const Json& document) {
-  write_raw(with_escapes(document.dump(1, ' ', false, Json::error_handler_t::replace)) + "\n");
-}
+void print_json(const Json& document) { write_raw(with_escapes(document.dump_lines()) + "\n"); }
 
 // Allocates nothing: the message may be that there is no memory.
 void print_message(std::string_view text) {

@@ -1,14 +1,15 @@
 // What verbs write: text, tables and JSON to stdout, messages to stderr.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include "formats/json.h"
+
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace tenon::cli {
 
-using Json = nlohmann::ordered_json;
+using formats::Json;
 
 /// Writes to stdout as it is.
 void print(std::string_view text);

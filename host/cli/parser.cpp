@@ -1,5 +1,11 @@
-// Options as CLI11 takes them, in the one file that compiles much of CLI11.
+// Options as CLI11 takes them, in the one file that sees CLI11.
 #include "cli/parser.h"
+
+#include "config/flag_def.h"
+#include "core/error.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
 
 namespace tenon::cli {
 
@@ -35,18 +41,57 @@ void declare(CLI::App& app, const Options& options) {
   if (!options.example.empty()) app.footer("Example:\n  " + options.example);
 }
 
+void add_names(const Options& options, std::vector<std::string>& names) {
+  for (const Option& option : options.options)
+    for (const std::string& name : dashed_names(option)) names.push_back(name);
+  for (const Options& verb : options.verbs) add_names(verb, names);
+}
+
+// What is wrong with a command line, in our words where CLI11 does not help.
+std::string usage_message(const Verb& verb, const Options& options, const CLI::App& app,
+                          const CLI::ParseError& error) {
+  std::string hint = message("; see tenon {} --help", verb.name);
+  bool extras = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+  std::vector<std::string> left = app.remaining(true);
+  if (!extras || left.empty()) return message("{}: {}{}", verb.name, error.what(), hint);
+  const std::string& first = left.front();
+  if (!first.starts_with('-'))
+    return message("{}: unexpected argument '{}'{}", verb.name, first, hint);
+  std::string name = first.substr(0, first.find('='));
+  std::vector<std::string> known{"--help", "-h"};
+  add_names(options, known);
+  return message("{}: there is no option {}; the nearest are {}{}", verb.name, name,
+                 nearest_names(name, known), hint);
+}
+
 }  // namespace
 
-std::unique_ptr<CLI::App> make_parser(const Verb& verb, Globals& globals, Action& action) {
-  auto app =
-      std::make_unique<CLI::App>(std::string(verb.summary), "tenon " + std::string(verb.name));
-  app->get_formatter()->column_width(36);
+Options options_of(const Verb& verb, Globals& globals, Action& action) {
   Options options;
   options.example = verb.example;
   action = verb.build(options);
   add_globals(options, globals);
-  declare(*app, options);
-  return app;
+  return options;
+}
+
+std::vector<std::string> dashed_names(const Option& option) {
+  if (!option.name.starts_with('-')) return {};
+  return config::split(option.name, ',');
+}
+
+ReadLine read_line(const Verb& verb, const Options& options, std::vector<std::string> words) {
+  CLI::App app(std::string(verb.summary), "tenon " + std::string(verb.name));
+  app.get_formatter()->column_width(36);
+  declare(app, options);
+  std::ranges::reverse(words);  // as CLI11 wants them
+  try {
+    app.parse(std::move(words));
+  } catch (const CLI::CallForHelp&) {
+    return {.help = app.help()};
+  } catch (const CLI::ParseError& error) {
+    return {.problem = usage_message(verb, options, app, error)};
+  }
+  return {};
 }
 
 }  // namespace tenon::cli

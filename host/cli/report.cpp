@@ -33,8 +33,8 @@ void add_header(HtmlPage& page, const ReportOptions& options, const Json& facts,
              {{"command", "tenon report " + options.model +
                               (options.backend.empty() ? "" : " --backend ") + options.backend},
               {"tenon", std::string(version)},
-              {"backend", facts["backend"]["name"].get<std::string>() + " of plugin " +
-                              facts["backend"]["plugin"].get<std::string>()},
+              {"backend",
+               facts["backend"]["name"].text() + " of plugin " + facts["backend"]["plugin"].text()},
               {"processor", proc_value("/proc/cpuinfo", "model name")},
               {"threads", std::to_string(num_threads())},
               {"compiled in", rounded(m.compile_ms) + " ms"},
@@ -56,8 +56,8 @@ void add_stages(HtmlPage& page, const Json& facts) {
   std::vector<report::ChartBar> bars;
   double at = 0;
   for (const Json& stage : facts["stages"]) {
-    double ms = stage["ms"];
-    bars.push_back({stage["stage"], at, at + ms});
+    double ms = stage["ms"].number();
+    bars.push_back({stage["stage"].text(), at, at + ms});
     at += ms;
   }
   page.picture(report::bar_chart_svg(bars, "ms"));
@@ -66,22 +66,22 @@ void add_stages(HtmlPage& page, const Json& facts) {
 void add_graph(HtmlPage& page, const std::string& title, const Graph& graph, const Json& facts,
                std::vector<std::string> run_by = {}) {
   page.heading(title);
-  page.paragraph(message("{} nodes, {} inputs, {} outputs", facts["nodes"].get<int64_t>(),
-                         facts["inputs"].get<int64_t>(), facts["outputs"].get<int64_t>()));
+  page.paragraph(message("{} nodes, {} inputs, {} outputs", facts["nodes"].integer(),
+                         facts["inputs"].integer(), facts["outputs"].integer()));
   page.graph(page_graph(graph, {.run_by = std::move(run_by)}));
   Rows rows;
-  for (const auto& [name, count] : facts["ops"].items())
-    rows.push_back({name, std::to_string(count.get<int64_t>())});
+  for (const auto& [name, count] : facts["ops"].members())
+    rows.push_back({name, std::to_string(count.integer())});
   page.table({"OP", "NODES"}, rows);
 }
 
 void add_conditions(HtmlPage& page, const Json& facts) {
   page.heading("Guards");
   Rows rows;
-  for (const Json& c : facts["conditions"]) rows.push_back({c["text"], c["asked_by"], c["at"]});
+  for (const Json& c : facts["conditions"])
+    rows.push_back({c["text"].text(), c["asked_by"].text(), c["at"].text()});
   for (const char* kind : {"ranges", "guards"})
-    for (const Json& text : facts.value(kind, Json::array()))
-      rows.push_back({text.get<std::string>(), "the archive", ""});
+    for (const Json& text : facts[kind]) rows.push_back({text.text(), "the archive", ""});
   if (rows.empty())
     page.paragraph("None: no size is symbolic.");
   else
@@ -91,20 +91,20 @@ void add_conditions(HtmlPage& page, const Json& facts) {
 void add_placement(HtmlPage& page, const Json& facts) {
   page.heading("Who runs the nodes");
   Rows rows;
-  for (const auto& [who, count] : facts["placement"].items())
-    rows.push_back({who, std::to_string(count.get<int64_t>())});
+  for (const auto& [who, count] : facts["placement"].members())
+    rows.push_back({who, std::to_string(count.integer())});
   page.table({"WHO", "NODES"}, rows);
   for (const Json& d : facts["declined"])
-    page.paragraph(message("{} declined {} nodes: {}", d["backend"].get<std::string>(),
-                           d["nodes"].get<size_t>(), d["reason"].get<std::string>()));
+    page.paragraph(message("{} declined {} nodes: {}", d["backend"].text(), d["nodes"].integer(),
+                           d["reason"].text()));
 }
 
 void add_kernels(HtmlPage& page, const MeasuredModel& m) {
   page.heading("Kernels");
   Rows numbers;
-  for (const auto& [name, value] : m.stats.items())
+  for (const auto& [name, value] : m.stats.members())
     if (name != "items" && name != "buffers")
-      numbers.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
+      numbers.push_back({name, value.is_text() ? value.text() : value.dump()});
   page.table({"STATISTIC", "VALUE"}, numbers);
   if (Rows rows = item_rows(m.stats); !rows.empty()) page.table(item_header, rows);
   if (!m.loops_before.empty()) page.folded("Loops before fusion", m.loops_before);
@@ -114,10 +114,9 @@ void add_kernels(HtmlPage& page, const MeasuredModel& m) {
 
 void add_memory(HtmlPage& page, const MeasuredModel& m) {
   std::vector<report::MemoryBlock> blocks;
-  for (const Json& b : m.stats.value("buffers", Json::array()))
-    blocks.push_back({b.value("name", ""), b.value("offset", int64_t{0}),
-                      b.value("bytes", int64_t{0}), b.value("first", int64_t{0}),
-                      b.value("last", int64_t{0})});
+  for (const Json& b : m.stats["buffers"])
+    blocks.push_back({b["name"].text(), b["offset"].integer(), b["bytes"].integer(),
+                      b["first"].integer(), b["last"].integer()});
   if (blocks.empty()) return;
   page.heading("Memory plan");
   page.picture(report::memory_plan_svg(blocks));
@@ -128,7 +127,7 @@ int report_model(const ReportOptions& options, const Globals& globals) {
   if (globals.json) leave_stdout_to_json();
   constexpr double seconds = 0.5;
   Json facts = explain_model(options.model, options.backend, options.archive);
-  std::string backend = facts["backend"]["name"];
+  const std::string backend = facts["backend"]["name"].text();
   MeasuredModel m = measure_model(options.model, options.archive, options.inputs, backend, seconds);
   std::string name = std::filesystem::path(options.model).stem().string();
   HtmlPage page(name + " with " + backend);
@@ -136,8 +135,9 @@ int report_model(const ReportOptions& options, const Globals& globals) {
   add_header(page, options, facts, m);
   add_stages(page, facts);
   auto graph = load_graph(options.model, options.archive);
-  bool is_lowered = facts.contains("lowered");
-  auto run_by = facts["run_by"].get<std::vector<std::string>>();
+  bool is_lowered = facts.find("lowered");
+  std::vector<std::string> run_by;
+  for (const Json& who : facts["run_by"]) run_by.push_back(who.text());
   add_graph(page, "Captured graph", *graph, facts["captured"],
             is_lowered ? std::vector<std::string>() : run_by);
   if (is_lowered)

@@ -31,8 +31,8 @@ struct RunReport {
   std::vector<double> us;  ///< of each call
   double compile_ms = 0, load_ms = 0;
   std::string backend;
-  Json
-      stats;  ///< with --json: who asks for them is told the times of `profile` too, instead of the log
+  /// With --json: who asks for them is told the times of `profile` too, instead of the log.
+  Json stats;
 };
 
 template <class F>
@@ -128,12 +128,12 @@ Json to_json(const std::string& name, const Tensor& t) {
   Summary s = summary_of(t);
   Json out{{"name", name},
            {"dtype", std::string(name_of(t.dtype()))},
-           {"sizes", Json::array()},
+           {"sizes", Json::Array{}},
            {"min", s.least},
            {"max", s.greatest},
            {"mean", s.mean},
            {"not_finite", s.not_finite}};
-  for (SymInt size : t.sizes()) out["sizes"].push_back(size.guard_int());
+  for (SymInt size : t.sizes()) out["sizes"].items().push_back(size.guard_int());
   return out;
 }
 
@@ -185,10 +185,10 @@ int run(const RunOptions& options, const Globals& globals) {
                 {"compile_ms", report.compile_ms},
                 {"load_ms", report.load_ms},
                 {"us", report.us},
-                {"outputs", Json::array()},
-                {"fallback_ops", report.stats.value("extern_ops", Json::array())}};
+                {"outputs", Json::Array{}},
+                {"fallback_ops", report.stats["extern_ops"]}};
   for (const auto& [name, tensor] : report.outputs)
-    document["outputs"].push_back(to_json(name, tensor));
+    document["outputs"].items().push_back(to_json(name, tensor));
   print_json(document);
   return 0;
 }

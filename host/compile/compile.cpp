@@ -13,6 +13,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "graph/hash.h"
 #include "report/compile_record.h"
 #include "runtime/call.h"

@@ -2,6 +2,7 @@
 #include "backend/backend.h"
 #include "config/config.h"
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "formats/tensors.h"
 #include "graph/interpret.h"
 #include "graph/text/parse.h"
@@ -107,8 +108,7 @@ void write_text(const fs::path& path, const std::string& text) {
 
 void write_inputs(const fs::path& path, const std::vector<Tensor>& inputs) {
   formats::NamedTensors file;
-  for (size_t i = 0; i < inputs.size(); ++i)
-    file.tensors.emplace(message("in.{}", i), inputs[i]);
+  for (size_t i = 0; i < inputs.size(); ++i) file.tensors.emplace(message("in.{}", i), inputs[i]);
   formats::write_tensors(path.string(), file);
 }
 

@@ -33,7 +33,7 @@ void add_origins(const Graph& graph, std::set<DerivedOrigin>& seen, Json::Array&
     if (const OpEntry* from = find_op(origin->op)) self(self, *from);
     out.emplace_back(Json::Object{{"op", origin->op},
                                   {"formula", int64_t{origin->formula}},
-                                  {"args", formats::json_numbers(origin->args)}});
+                                  {"args", formats::json_list(origin->args)}});
   };
   for (const Node& node : graph.nodes()) add(add, entry_of(node.op));
   for (const auto& sub : graph.subgraphs) add_origins(*sub, seen, out);
@@ -84,10 +84,10 @@ Json cut_json(const StagedGraph& staged) {
   for (ValueId v : staged.cut.saved) saved.push_back(value_place(joint, v));
   for (NodeId n = 0; n < joint.nodes().size(); ++n)
     if (joint.node(n).is_backward) backward.push_back(n);
-  return Json::Object{{"forward", formats::json_numbers(staged.cut.forward)},
-                      {"backward", formats::json_numbers(staged.cut.backward)},
+  return Json::Object{{"forward", formats::json_list(staged.cut.forward)},
+                      {"backward", formats::json_list(staged.cut.backward)},
                       {"saved", saved},
-                      {"is_backward", formats::json_numbers(backward)}};
+                      {"is_backward", formats::json_list(backward)}};
 }
 
 void read_cut(const JsonView& v, StagedGraph& staged) {

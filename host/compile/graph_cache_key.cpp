@@ -14,6 +14,7 @@
 #include "core/device/matmul_precision.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "core/sym/shape_env.h"
 #include "graph/hash.h"
 #include "graph/memory_budget.h"
 #include "graph/text/document.h"

@@ -3,6 +3,7 @@
 
 #include "capture/follow/path.h"
 #include "capture/trace.h"
+#include "core/sym/shape_env.h"
 #include "runtime/call.h"
 
 namespace tenon {

@@ -54,6 +54,10 @@ Error::Error(ErrorCode code, const std::string& message)
 
 namespace detail {
 
+void MessageArg::append_integer(std::string& out, int64_t value) { out += std::to_string(value); }
+void MessageArg::append_unsigned(std::string& out, uint64_t value) { out += std::to_string(value); }
+void MessageArg::append_text(std::string& out, std::string_view value) { out += value; }
+
 void MessageArg::append_double(std::string& out, double value) {
   char buffer[32];
   auto result = std::to_chars(buffer, buffer + sizeof buffer, value);

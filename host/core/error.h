@@ -13,7 +13,7 @@ namespace tenon {
                                 std::source_location where = std::source_location::current());
 
 /// Throws InternalError unless `condition`, which only a bug of ours can break, holds.
-inline void ensure(bool condition, std::string_view what,
+inline void ensure(bool condition, detail::MessagePattern what,
                    std::source_location where = std::source_location::current()) {
   if (!condition) [[unlikely]]
     fail_internal(what, where);

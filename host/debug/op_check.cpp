@@ -3,6 +3,7 @@
 
 #include "compile/compile_graph.h"
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "core/tensor/tensor_impl.h"
 #include "debug/op_compare.h"
 #include "graph/record.h"

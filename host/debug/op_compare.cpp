@@ -1,6 +1,7 @@
 // Results of op calls, and their comparison with what was recorded.
 #include "debug/op_compare.h"
 
+#include "core/sym/shape_env.h"
 #include "core/sym/sym_eval.h"
 #include "ops/kernel_loops.h"
 

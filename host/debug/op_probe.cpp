@@ -9,6 +9,7 @@
 
 #include "aot/lower.h"
 #include "compile/compile_graph.h"
+#include "core/sym/shape_env.h"
 #include "core/tensor/tensor_impl.h"
 #include "debug/op_compare.h"
 #include "graph/record.h"

@@ -10,12 +10,67 @@
 
 namespace tenon::formats {
 
+Json::Json(std::initializer_list<JsonMember> members) : value_(Object(members)) {}
+
+bool Json::boolean(bool fallback) const {
+  const bool* value = std::get_if<bool>(&value_);
+  return value ? *value : fallback;
+}
+
+int64_t Json::integer(int64_t fallback) const {
+  const int64_t* value = std::get_if<int64_t>(&value_);
+  return value ? *value : fallback;
+}
+
+double Json::number(double fallback) const {
+  if (holds<int64_t>()) return static_cast<double>(integer());
+  const double* value = std::get_if<double>(&value_);
+  return value ? *value : fallback;
+}
+
+namespace {
+
+template <class T>
+const T& value_or_empty(const Json::Value& value) {
+  static const T empty;
+  const T* found = std::get_if<T>(&value);
+  return found ? *found : empty;
+}
+
+template <class T>
+T& value_or_new(Json::Value& value) {
+  if (std::holds_alternative<std::monostate>(value)) value = T();
+  return std::get<T>(value);
+}
+
+}  // namespace
+
+const std::string& Json::text() const { return value_or_empty<std::string>(value_); }
+const Json::Array& Json::items() const { return value_or_empty<Array>(value_); }
+const Json::Object& Json::members() const { return value_or_empty<Object>(value_); }
+Json::Array& Json::items() { return value_or_new<Array>(value_); }
+Json::Object& Json::members() { return value_or_new<Object>(value_); }
+
 const Json* Json::find(std::string_view name) const {
-  const auto* object = std::get_if<Object>(&value_);
-  if (!object) return nullptr;
-  for (const JsonMember& member : *object)
+  for (const JsonMember& member : members())
     if (member.name == name) return &member.value;
   return nullptr;
+}
+
+const Json& Json::operator[](std::string_view name) const {
+  static const Json null;
+  const Json* found = find(name);
+  return found ? *found : null;
+}
+
+Json& Json::operator[](std::string_view name) {
+  for (JsonMember& member : members())
+    if (member.name == name) return member.value;
+  return members().emplace_back(std::string(name), Json()).value;
+}
+
+void Json::update(const Json& other) {
+  for (const JsonMember& member : other.members()) (*this)[member.name] = member.value;
 }
 
 namespace {
@@ -62,36 +117,68 @@ void append_real(double value, std::string& out) {
   }
 }
 
-void append(const Json& json, std::string& out);
+// Separators of elements: none, or lines that begin with a blank for each open list or object.
+class Layout {
+ public:
+  explicit Layout(bool has_lines) : has_lines_(has_lines) {}
+  void open() { ++depth_; }
+  void close() { --depth_; }
+  void begin_line(std::string& out) const {
+    if (has_lines_) out.append(1, '\n').append(depth_, ' ');
+  }
+  std::string_view colon() const { return has_lines_ ? ": " : ":"; }
+
+ private:
+  bool has_lines_;
+  size_t depth_ = 0;
+};
+
+void append(const Json& json, std::string& out, Layout& layout);
 
 struct Appender {
   std::string& out;
+  Layout& layout;
   void operator()(std::monostate) const { out += "null"; }
   void operator()(bool value) const { out += value ? "true" : "false"; }
   void operator()(int64_t value) const { out += std::to_string(value); }
   void operator()(double value) const { append_real(value, out); }
   void operator()(const std::string& value) const { append_escaped(value, out); }
   void operator()(const Json::Array& array) const {
-    std::string_view separator = "[";
-    for (const Json& item : array) {
-      out += std::exchange(separator, ",");
-      append(item, out);
-    }
-    out += array.empty() ? "[]" : "]";
+    append_parts(array, "[]", [&](const Json& item) { append(item, out, layout); });
   }
   void operator()(const Json::Object& object) const {
-    std::string_view separator = "{";
-    for (const JsonMember& member : object) {
-      out += std::exchange(separator, ",");
+    append_parts(object, "{}", [&](const JsonMember& member) {
       append_escaped(member.name, out);
-      out += ':';
-      append(member.value, out);
+      out += layout.colon();
+      append(member.value, out, layout);
+    });
+  }
+
+  template <class Parts, class F>
+  void append_parts(const Parts& parts, std::string_view brackets, F append_part) const {
+    if (parts.empty()) return out += brackets, void();
+    layout.open();
+    char separator = brackets[0];
+    for (const auto& part : parts) {
+      out += std::exchange(separator, ',');
+      layout.begin_line(out);
+      append_part(part);
     }
-    out += object.empty() ? "{}" : "}";
+    layout.close();
+    layout.begin_line(out);
+    out += brackets[1];
   }
 };
 
-void append(const Json& json, std::string& out) { std::visit(Appender{out}, json.value()); }
+void append(const Json& json, std::string& out, Layout& layout) {
+  std::visit(Appender{out, layout}, json.value());
+}
+
+std::string dumped(const Json& json, Layout layout) {
+  std::string out;
+  append(json, out, layout);
+  return out;
+}
 
 // Appends the path from `from` to `to`, found by address, and tells whether it is there. Only
 // messages need a path, so the search costs nothing until something fails.
@@ -116,11 +203,8 @@ bool append_path(const Json& from, const Json& to, std::string& path) {
 
 }  // namespace
 
-std::string Json::dump() const {
-  std::string out;
-  append(*this, out);
-  return out;
-}
+std::string Json::dump() const { return dumped(*this, Layout(false)); }
+std::string Json::dump_lines() const { return dumped(*this, Layout(true)); }
 
 std::string JsonView::place() const {
   std::string path;

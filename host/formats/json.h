@@ -13,7 +13,10 @@
 
 #include <tenon/detail/variant.h>
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,7 +27,12 @@ namespace tenon::formats {
 
 struct JsonMember;
 
-/// A JSON value. Objects keep the order of the file.
+/// A JSON value. Objects keep the order in which members came.
+///
+/// What is written is built as it reads: Json{{"schema", 1}, {"lines", Json::Array{}}}, with
+/// operator[] for further members. Files are read through a JsonView, which names what is wrong;
+/// what this program or a plugin wrote just now also by the accessors here, to which a missing member
+/// or a value of another kind is null, empty or the fallback.
 class Json {
  public:
   using Array = std::vector<Json>;
@@ -33,26 +41,62 @@ class Json {
 
   // Defined below, where a member is a complete type.
   Json();
-  Json(bool value);              // NOLINT: implicit, as are all of these
-  Json(int value);               // NOLINT
-  Json(int64_t value);           // NOLINT
+  Json(std::nullptr_t) : Json() {}  // NOLINT: implicit, as are all of these
+  Json(bool value);                 // NOLINT
+  template <std::integral T>
+  Json(T value);                 // NOLINT
   Json(double value);            // NOLINT
   Json(const char* value);       // NOLINT
   Json(std::string_view value);  // NOLINT
   Json(std::string value);       // NOLINT
   Json(Array value);             // NOLINT
   Json(Object value);            // NOLINT
+  template <class T>
+  Json(const std::vector<T>& list);                 // NOLINT: of numbers or texts
+  Json(std::initializer_list<JsonMember> members);  // NOLINT
 
   const Value& value() const { return value_; }
   Value& value() { return value_; }
+  bool is_null() const { return holds<std::monostate>(); }
+  bool is_integer() const { return holds<int64_t>(); }
+  bool is_number() const { return holds<int64_t>() || holds<double>(); }
+  bool is_text() const { return holds<std::string>(); }
+  bool is_array() const { return holds<Array>(); }
+  bool is_object() const { return holds<Object>(); }
 
+  bool boolean(bool fallback = false) const;
+  int64_t integer(int64_t fallback = 0) const;
+  double number(double fallback = 0.0) const;
+  const std::string& text() const;
+  const Array& items() const;
+  const Object& members() const;
+  const Json& operator[](std::string_view name) const;
   /// The member of an object, or nullptr.
   const Json* find(std::string_view name) const;
 
+  // Elements of an array, in a range-for.
+  auto begin() const { return items().begin(); }
+  auto end() const { return items().end(); }
+
+  /// Null becomes what it is asked for; throws std::bad_variant_access where it is something else.
+  Array& items();
+  Object& members();
+  /// Added where it is missing.
+  Json& operator[](std::string_view name);
+  /// The members of another object, in the place of those with the same names.
+  void update(const Json& other);
+
   /// JSON on one line; non-finite doubles as the strings that Python's writers use.
   std::string dump() const;
+  /// With a line for each element or member, one blank deeper each.
+  std::string dump_lines() const;
 
  private:
+  template <class T>
+  bool holds() const {
+    return std::holds_alternative<T>(value_);
+  }
+
   Value value_;  // null at first
 };
 
@@ -61,24 +105,26 @@ struct JsonMember {
   Json value;
 };
 
-/// A list of integers.
+/// A list of numbers or texts.
 template <class T>
-Json json_numbers(const T& list) {
+Json json_list(const T& list) {
   Json::Array out;
-  for (auto n : list) out.emplace_back(static_cast<int64_t>(n));
+  for (const auto& item : list) out.emplace_back(item);
   return out;
 }
 
 inline Json::Json() = default;
 inline Json::Json(bool value) : value_(value) {}
-inline Json::Json(int value) : value_(int64_t{value}) {}
-inline Json::Json(int64_t value) : value_(value) {}
+template <std::integral T>
+Json::Json(T value) : value_(static_cast<int64_t>(value)) {}
 inline Json::Json(double value) : value_(value) {}
 inline Json::Json(const char* value) : value_(std::string(value)) {}
 inline Json::Json(std::string_view value) : value_(std::string(value)) {}
 inline Json::Json(std::string value) : value_(std::move(value)) {}
 inline Json::Json(Array value) : value_(std::move(value)) {}
 inline Json::Json(Object value) : value_(std::move(value)) {}
+template <class T>
+Json::Json(const std::vector<T>& list) : Json(json_list(list)) {}
 
 class JsonDocument;
 
@@ -152,6 +198,8 @@ class JsonDocument {
 inline const std::string& JsonView::subject() const { return document_->subject(); }
 
 JsonDocument parse_json(std::string_view text, std::string subject);
+/// Null where the text is not JSON: for answers of plugins and of other processes.
+Json json_or_null(std::string_view text);
 inline JsonDocument parse_json(ByteSpan bytes, std::string subject) {
   return parse_json(as_text(bytes), std::move(subject));
 }

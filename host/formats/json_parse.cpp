@@ -105,4 +105,12 @@ JsonDocument parse_json(std::string_view text, std::string subject) {
   return {builder.take(), std::move(subject)};
 }
 
+Json json_or_null(std::string_view text) {
+  try {
+    return parse_json(text, "").root();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 }  // namespace tenon::formats

@@ -13,7 +13,7 @@
 
 #include "core/arguments.h"
 #include "core/dispatch.h"
-#include "core/sym/shape_env.h"
+#include "core/sym/sym_int.h"
 
 #include <deque>
 #include <map>

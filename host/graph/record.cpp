@@ -3,6 +3,7 @@
 
 #include "config/flags.h"
 #include "core/dispatch.h"
+#include "core/sym/shape_env.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/stand_in.h"
 #include "graph/body.h"

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "core/sym/shape_env.h"
 #include "core/sym/sym_expr.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/control_flow.h"

@@ -3,6 +3,7 @@
 #include "core/device/matmul_precision.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "graph/memory_budget.h"
 #include "guards/guard_set.h"
 #include "guards/tensor_numbers.h"
@@ -14,7 +15,6 @@
 namespace tenon {
 
 using detail::Leaves;
-using detail::TensorHead;
 
 namespace {
 
@@ -153,7 +153,7 @@ std::string marks_text(const GuardSet& g) {
 std::string tensor_reason(const TensorGuard& g, const Tensor& t, size_t index) {
   std::string who = message("tensor argument {}", index);
   if (!t.defined() || !g.defined) return who + (g.defined ? " is undefined" : " is defined");
-  const TensorHead* h = t.head();
+  const detail::TensorHead* h = t.head();
   auto differs = [&](std::string_view what, const auto& expected, const auto& found) {
     return message("{}: {} expected {}, found {}", who, what, expected, found);
   };
@@ -434,7 +434,7 @@ constexpr auto rows = std::make_index_sequence<std::size(kinds)>();
 }  // namespace
 
 bool matches(const TensorGuard& g, const Tensor& t) {
-  const TensorHead* h = t.head();
+  const detail::TensorHead* h = t.head();
   if (!h || !g.defined) return !h && !g.defined;
   if (h->dtype != g.dtype || h->device_type != g.device_type || h->device_index != g.device_index ||
       h->ndim != g.ndim || (needs_grad(t) != g.requires_grad && !g.any_requires_grad))

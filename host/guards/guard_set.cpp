@@ -2,6 +2,7 @@
 #include "guards/guard_set.h"
 
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 
 #include <algorithm>
 

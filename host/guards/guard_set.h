@@ -6,7 +6,7 @@
 // About 10 ns for one tensor, 5 ns for each further one.
 #pragma once
 
-#include "core/sym/shape_env.h"
+#include "core/sym/sym_int.h"
 #include "core/sym/sym_program.h"
 #include "core/tensor/tensor_impl.h"
 

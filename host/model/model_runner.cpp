@@ -3,6 +3,7 @@
 
 #include "compile/compile_graph.h"
 #include "core/dispatch.h"
+#include "core/sym/shape_env.h"
 #include "core/sym/sym_eval.h"
 #include "core/sym/sym_text.h"
 #include "core/tensor/tensor_impl.h"

@@ -261,6 +261,35 @@ Tensor complex_cumsum(const Tensor& self, int64_t dim, std::optional<Dtype> dtyp
   return each_part(as_complex(self, dtype), [&](const Tensor& t) { return cumsum(t, dim); });
 }
 
+Tensor complex_prod(const Tensor& self, std::optional<Dtype> dtype) {
+  return complex_prod_dim(reshape(self, {-1}), 0, false, dtype);
+}
+
+// One half times the other, until one element is left.
+Tensor complex_prod_dim(const Tensor& self, int64_t dim, bool keepdim, std::optional<Dtype> dtype) {
+  Tensor t = as_complex(self, dtype);
+  if (t.dim() == 0) return clone(t);
+  int64_t n = t.size(dim);
+  if (n == 0) return full_like(sum(t, {dim}, keepdim), 1);
+  while (n > 1) {
+    Tensor product = mul(narrow(t, dim, 0, n / 2), narrow(t, dim, n / 2, n / 2));
+    t = n % 2 == 0 ? product : cat({product, narrow(t, dim, n - 1, 1)}, dim);
+    n = n / 2 + n % 2;
+  }
+  return keepdim ? clone(t) : clone(squeeze(t, dim));
+}
+
+// Each element times the one before it, two before it, four and so on.
+Tensor complex_cumprod(const Tensor& self, int64_t dim, std::optional<Dtype> dtype) {
+  Tensor t = as_complex(self, dtype);
+  int64_t n = t.dim() == 0 ? 1 : int64_t(t.size(dim));
+  for (int64_t step = 1; step < n; step *= 2) {
+    Tensor product = mul(narrow(t, dim, 0, n - step), narrow(t, dim, step, n - step));
+    t = cat({narrow(t, dim, 0, step), product}, dim);
+  }
+  return n > 1 ? t : clone(t);
+}
+
 Tensor complex_vector_norm(const Tensor& self, Number ord, OptIntList dim, bool keepdim,
                            std::optional<Dtype> dtype) {
   return linalg_vector_norm(complex_abs(self), ord, dim, keepdim, dtype);

@@ -57,6 +57,10 @@ Tensor complex_mean(const Tensor& self, std::optional<Dtype> dtype);
 Tensor complex_mean_dims(const Tensor& self, OptIntList dim, bool keepdim,
                          std::optional<Dtype> dtype);
 Tensor complex_cumsum(const Tensor& self, int64_t dim, std::optional<Dtype> dtype);
+/// The dimension is taken at its present size; each step multiplies all that is left by halves.
+Tensor complex_prod(const Tensor& self, std::optional<Dtype> dtype);
+Tensor complex_prod_dim(const Tensor& self, int64_t dim, bool keepdim, std::optional<Dtype> dtype);
+Tensor complex_cumprod(const Tensor& self, int64_t dim, std::optional<Dtype> dtype);
 Tensor complex_vector_norm(const Tensor& self, Number ord, OptIntList dim, bool keepdim,
                            std::optional<Dtype> dtype);
 

@@ -37,7 +37,7 @@ Json::Object ArtifactWriter::code(const SavedArtifact& saved) {
   Json::Object out{{"kind", kind_names[static_cast<size_t>(saved.kind)]}};
   if (saved.kind == Kind::plugin) {
     out.push_back({"backend", saved.backend});
-    out.push_back({"mutated_inputs", formats::json_numbers(saved.mutated_inputs)});
+    out.push_back({"mutated_inputs", formats::json_list(saved.mutated_inputs)});
     out.push_back({"code", int64_t{n_codes_}});
     sections_.add_owned(message("code/{}", n_codes_++), saved.bytes);
   }
@@ -57,7 +57,7 @@ Json::Array ArtifactWriter::parts(const SavedArtifact& saved) {
     if (saved.kind == Kind::bodies) {
       described.push_back({"body", int64_t{part.body}});
     } else {
-      described.push_back({"nodes", formats::json_numbers(part.nodes)});
+      described.push_back({"nodes", formats::json_list(part.nodes)});
       described.push_back({"title", part.title});
       described.push_back({"is_region", part.is_region});
     }

@@ -8,6 +8,7 @@
 #include "core/device/matmul_precision.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "core/tensor/layout_questions.h"
 #include "graph/text/print.h"
 #include "report/compile_record.h"

@@ -28,34 +28,13 @@ tensor copy_of(const tn_tensor* t) {
   return out;
 }
 
-size_t element_size(int32_t dtype) {
-  switch (dtype) {
-    case TN_F64:
-    case TN_I64:
-    case TN_C64:
-      return 8;
-    case TN_F32:
-    case TN_I32:
-    case TN_C32:
-      return 4;
-    case TN_F16:
-    case TN_BF16:
-    case TN_I16:
-      return 2;
-    case TN_C128:
-      return 16;
-    default:
-      return 1;
-  }
-}
-
 // Compared as bytes: a NaN that stays is not a change.
 bool same_values(const tensor& before, const tn_tensor* now) {
   if (!std::ranges::equal(sizes(before.get()), sizes(now))) return false;
   if (before->numel == 0) return true;
   tensor after = copy_of(now);
   return std::memcmp(before->data, after->data,
-                     static_cast<size_t>(before->numel) * element_size(before->dtype)) == 0;
+                     static_cast<size_t>(before->numel * item_size(before->dtype))) == 0;
 }
 
 }  // namespace

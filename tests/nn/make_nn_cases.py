@@ -13,6 +13,7 @@ layers.safetensors, for each case:
     NAME/state/PARAM   NAME/in/I   NAME/out/I   NAME/weight/I (of the outputs in the loss)
     NAME/grad_in/I     NAME/grad/PARAM          NAME/after/BUFFER (where forward changed it)
 optim.safetensors:      start/I, grad/STEP/I, and CASE/STEP/I: the parameters after each step
+lbfgs.safetensors:      start/I, x, y, and CASE/STEP/loss, CASE/STEP/I, CASE/evaluations
 schedules.safetensors:  CASE: the learning rate before each step, f64; CASE/momentum likewise
 net.safetensors:        a state dict as safetensors.torch writes it
 few_digits.safetensors: 400 + 100 of the digits that the example trains with
@@ -314,6 +315,43 @@ def optimisers():
     return out
 
 
+def lbfgs():
+    torch.manual_seed(3)
+    # In double precision: what rounding changes grows from step to step.
+    start = [(rand(3, 4) * 0.5).double(), (rand(4) * 0.5).double()]
+    x, y = rand(6, 3).double(), rand(6, 4).double()
+    out = {"x": x, "y": y} | {f"start/{i}": p for i, p in enumerate(start)}
+    cases = {
+        "plain": dict(lr=0.5, max_iter=4),
+        "short_history": dict(lr=0.25, max_iter=6, history_size=2),
+        "wolfe": dict(line_search_fn="strong_wolfe", max_iter=5),
+        "wolfe_few_calls": dict(line_search_fn="strong_wolfe", max_iter=8, max_eval=5, lr=3.0),
+        "wolfe_maximize": dict(line_search_fn="strong_wolfe", max_iter=3, maximize=True),
+        "converges": dict(line_search_fn="strong_wolfe", tolerance_grad=1e-2),
+    }
+    for name, options in cases.items():
+        params = [p.clone().requires_grad_() for p in start]
+        opt = torch.optim.LBFGS(params, **options)
+        calls = 0
+
+        def closure():
+            nonlocal calls
+            calls += 1
+            opt.zero_grad()
+            loss = (torch.tanh(x @ params[0] + params[1]) - y).square().mean()
+            if options.get("maximize"):
+                loss = -loss
+            loss.backward()
+            return loss
+
+        for step in range(4):
+            loss = opt.step(closure)
+            out[f"{name}/{step}/loss"] = loss.detach().clone()
+            out.update({f"{name}/{step}/{i}": p.detach().clone() for i, p in enumerate(params)})
+        out[f"{name}/evaluations"] = torch.tensor(calls)
+    return out
+
+
 def schedules():
     out = {}
     s = torch.optim.lr_scheduler
@@ -388,5 +426,6 @@ if __name__ == "__main__":
         FOLDER.mkdir(parents=True, exist_ok=True)
         save_file(contiguous(layers()), FOLDER / "layers.safetensors")
         save_file(contiguous(optimisers()), FOLDER / "optim.safetensors")
+        save_file(contiguous(lbfgs()), FOLDER / "lbfgs.safetensors")
         save_file(contiguous(schedules()), FOLDER / "schedules.safetensors")
         save_file(contiguous(network().state_dict()), FOLDER / "net.safetensors")

@@ -2,6 +2,7 @@
 #include "call_graph.h"
 
 #include "aot/lower.h"
+#include "core/sym/shape_env.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/interpret.h"
 #include "graph/record.h"

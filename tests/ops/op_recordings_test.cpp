@@ -15,6 +15,7 @@
 // The tolerances are those of debug/op_compare.h.
 #include "call_graph.h"
 #include "core/device/device_memory.h"
+#include "core/sym/shape_env.h"
 #include "debug/op_compare.h"
 #include "folders.h"
 #include "graph/text/parse.h"

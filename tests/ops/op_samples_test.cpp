@@ -16,6 +16,7 @@
 // of recording, sample and reason fails, and so does a reason that nothing needs any more.
 #include "call_graph.h"
 #include "compile/compile_graph.h"
+#include "core/sym/shape_env.h"
 #include "debug/compare.h"
 #include "folders.h"
 #include "ops/decompose.h"

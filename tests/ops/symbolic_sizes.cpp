@@ -2,6 +2,7 @@
 
 #include "argument_changes.h"
 #include "core/dispatch.h"
+#include "core/sym/shape_env.h"
 #include "core/sym/sym_eval.h"
 #include "ops/kernel_loops.h"
 

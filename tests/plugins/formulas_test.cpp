@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/catalog.h"
 #include "core/dispatch.h"
+#include "core/sym/shape_env.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/artifact.h"
 #include "graph/record.h"

@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "core/device/matmul_precision.h"
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "core/tensor/tensor_impl.h"
 #include "core/version.h"
 #include "graph/hash.h"

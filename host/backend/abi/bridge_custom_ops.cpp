@@ -8,6 +8,7 @@
 #include "backend/catalog.h"
 #include "backend/life/load.h"
 #include "backend/life/shutdown.h"
+#include "core/sym/shape_env.h"
 #include "ops/custom_op.h"
 #include "ops/shapes.h"
 #include "report/log.h"

@@ -3,6 +3,7 @@
 #include "backend/abi/compile_context.h"
 #include "backend/abi/status.h"
 #include "core/dispatch.h"
+#include "core/sym/shape_env.h"
 #include "graph/record.h"
 #include "ops/decompose.h"
 #include "ops/op_table.h"

@@ -3,6 +3,7 @@
 #include "backend/abi/graph_view.h"
 #include "backend/abi/status.h"
 #include "core/sym/cost_hint.h"
+#include "core/sym/shape_env.h"
 #include "core/sym/sym_simplify.h"
 #include "core/sym/sym_text.h"
 

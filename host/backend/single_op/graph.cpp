@@ -2,6 +2,7 @@
 #include "backend/single_op/graph.h"
 
 #include "core/arguments.h"
+#include "core/sym/shape_env.h"
 #include "graph/record.h"
 
 #include <bit>

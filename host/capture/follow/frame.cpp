@@ -2,6 +2,7 @@
 #include "capture/follow/frame.h"
 
 #include "capture/renamed.h"
+#include "core/sym/shape_env.h"
 #include "graph/symbol_use.h"
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 #include "capture/follow/frame.h"
 #include "capture/renamed.h"
 #include "core/dispatch.h"
+#include "core/sym/shape_env.h"
 #include "graph/hash.h"
 #include "graph/symbol_use.h"
 

@@ -75,10 +75,10 @@ Json to_json(Runner& r, const std::string& path, double eager_us) {
             {"p75", quantile(r.us, 0.75)},
             {"p99", quantile(r.us, 0.99)},
             {"n", r.us.size()}}},
-          {"kernels", stats.value("kernels", 0)},
-          {"extern_calls", stats.value("extern_calls", 0)},
+          {"kernels", stats["kernels"].integer()},
+          {"extern_calls", stats["extern_calls"].integer()},
           {"peak_bytes", r.starts.cold.peak_bytes},
-          {"fallback_ops", stats.value("extern_ops", Json::array())},
+          {"fallback_ops", stats["extern_ops"]},
           {"speedup_vs_eager", median > 0 ? eager_us / median : 0},
           {"noisy", is_noisy(r)}};
 }
@@ -115,12 +115,13 @@ void print_table(const Json& results) {
                "OVERHEAD us", "KERNELS", "EXTERN", "PEAK MiB", "VS EAGER"});
   for (const Json& r : results) {
     const Json& us = r["latency_us"];
-    table.add({r["model"], r["backend"], rounded(r["cold_compile_ms"]),
-               rounded(r["warm_compile_ms"]), rounded(us["median"]), rounded(us["p25"]),
-               rounded(us["p75"]), rounded(us["p99"]),
-               r["overhead_us"].is_null() ? "-" : rounded(r["overhead_us"]), r["kernels"].dump(),
-               r["extern_calls"].dump(), rounded(r["peak_bytes"].get<double>() / (1 << 20)),
-               rounded(r["speedup_vs_eager"]) + "x"});
+    auto number = [](const Json& value) { return rounded(value.number()); };
+    table.add({r["model"].text(), r["backend"].text(), number(r["cold_compile_ms"]),
+               number(r["warm_compile_ms"]), number(us["median"]), number(us["p25"]),
+               number(us["p75"]), number(us["p99"]),
+               r["overhead_us"].is_null() ? "-" : number(r["overhead_us"]), r["kernels"].dump(),
+               r["extern_calls"].dump(), rounded(r["peak_bytes"].number() / (1 << 20)),
+               number(r["speedup_vs_eager"]) + "x"});
   }
   print(table.text());
 }
@@ -132,15 +133,15 @@ int bench(const BenchOptions& options, const Globals& globals) {
   Json document{{"schema", 1},
                 {"threads", num_threads()},
                 {"cpu", proc_value("/proc/cpuinfo", "model name")},
-                {"results", Json::array()}};
+                {"results", Json::Array{}}};
   for (const std::string& path : options.models)
     for (Json& result : bench_model(path, backends, options, globals)) {
-      if (result["noisy"])
+      if (result["noisy"].boolean())
         print_message(
             message("{} with {}: the rounds differ by more than a tenth; the machine is "
                     "too busy for this figure",
-                    result["model"].get<std::string>(), result["backend"].get<std::string>()));
-      document["results"].push_back(std::move(result));
+                    result["model"].text(), result["backend"].text()));
+      document["results"].items().push_back(std::move(result));
     }
   if (globals.json)
     print_json(document);

@@ -36,10 +36,10 @@ int work(const WorkerOptions& options) {
   std::chrono::duration<double> first = std::chrono::steady_clock::now() - begin;
   answer({{"ready", true}, {"first_s", first.count()}});
   for (std::string line; std::getline(std::cin, line);) {
-    Json request = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    bool fits = request.is_object() && request.contains("run_s") && request["run_s"].is_number();
+    Json request = formats::json_or_null(line);
+    bool fits = request["run_s"].is_number();
     require(fits, "expected a line {{\"run_s\": seconds}} on stdin, found {}", line);
-    double seconds = request["run_s"];
+    double seconds = request["run_s"].number();
     require(std::isfinite(seconds) && seconds >= 0, "run_s must not be negative, found {}", line);
     answer({{"us", time_calls(*model.runner, leaves, seconds)}});
   }

@@ -48,11 +48,11 @@ Start run_child(const std::vector<std::string>& line, const fs::path& cache) {
   std::string answer;
   ChildEnd end = watch_self(line, limit_s, [&](std::string_view text) { answer = text; },
                             {"TENON_CACHE_DIR=" + cache.string()});
-  Json found = Json::parse(answer, nullptr, /*allow_exceptions=*/false);
+  Json found = formats::json_or_null(answer);
   require(end.exit_status == 0 && end.signal == 0 && found.is_object(),
           "compiling in a process of its own failed (status {}, signal {}): {}", end.exit_status,
           end.signal, end.log);
-  return {found.value("compile_ms", 0.0), found.value("peak_bytes", uint64_t{0})};
+  return {found["compile_ms"].number(), static_cast<uint64_t>(found["peak_bytes"].integer())};
 }
 
 struct CompileOptions {

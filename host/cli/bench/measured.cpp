@@ -48,9 +48,9 @@ void take_texts(const Describe& describe, MeasuredModel& out) {
 double time_in_items(const Json& stats) {
   double sum = 0;
   bool has_times = false;
-  for (const Json& item : stats.value("items", Json::array())) {
-    has_times |= item.contains("us");
-    if (!item.value("prepacked", false)) sum += item.value("us", 0.0) * item.value("calls", 0.0);
+  for (const Json& item : stats["items"]) {
+    has_times |= item["us"].is_number();
+    if (!item["prepacked"].boolean()) sum += item["us"].number() * item["calls"].number();
   }
   return has_times ? sum : -1;
 }

@@ -30,17 +30,17 @@ std::string line_of(const Culprit& c) {
 }
 
 Json to_json(const Bisected& found, const std::vector<Culprit>& culprits) {
-  Json out{{"schema", 1},     {"stages", Json::array()}, {"stage", nullptr},
-           {"half", nullptr}, {"region", nullptr},       {"nodes", Json::array()}};
+  Json out{{"schema", 1},     {"stages", Json::Array{}}, {"stage", nullptr},
+           {"half", nullptr}, {"region", nullptr},       {"nodes", Json::Array{}}};
   for (const BisectStage& s : found.stages)
-    out["stages"].push_back({{"backend", s.backend},
-                             {"kind", std::string(name_of(s.failure.kind))},
-                             {"failure", s.failure ? Json(s.failure.text) : Json()}});
+    out["stages"].items().push_back({{"backend", s.backend},
+                                     {"kind", std::string(name_of(s.failure.kind))},
+                                     {"failure", s.failure ? Json(s.failure.text) : Json()}});
   if (found.has_failure()) out["stage"] = found.stages.back().backend;
   if (found.half != TrainingHalf::both) out["half"] = std::string(name_of(found.half));
   if (found.region) out["region"] = *found.region;
   for (const Culprit& c : culprits)
-    out["nodes"].push_back(
+    out["nodes"].items().push_back(
         {{"op", c.op}, {"value", c.value}, {"module", c.module_path}, {"where", c.where}});
   return out;
 }

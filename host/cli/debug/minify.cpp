@@ -89,7 +89,7 @@ int run_minify(MinifyOptions options, const Globals& globals) {
 Action build(Options& app) {
   auto options = std::make_shared<MinifyOptions>();
   add_failing_model_options(app, options->failing);
-  app.add_option("--output,-o", options->output, "the folder for what is left");
+  app.add_option("-o,--output", options->output, "the folder for what is left");
   app.add_flag("--judge", options->judges,
                "only run the graph and compare it with double precision");
   app.add_option("--half", options->half, "with --judge: of training, what the backend runs")

@@ -57,8 +57,8 @@ int replay_session(const RecordOptions& options, const Globals& globals) {
   auto failed = static_cast<size_t>(
       std::ranges::count_if(calls, [](const ReplayedCall& call) { return !call.problem.empty(); }));
   if (globals.json) {
-    Json document{{"schema", 1}, {"calls", Json::array()}, {"failed", failed}};
-    for (const ReplayedCall& call : calls) document["calls"].push_back(to_json(call));
+    Json document{{"schema", 1}, {"calls", Json::Array{}}, {"failed", failed}};
+    for (const ReplayedCall& call : calls) document["calls"].items().push_back(to_json(call));
     print_json(document);
   } else {
     print(message("{} calls ran again, {} of them with a problem\n", calls.size(), failed));

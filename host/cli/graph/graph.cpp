@@ -66,9 +66,9 @@ int show_difference(const GraphOptions& options, const std::vector<std::string>&
                                            *graph_of_stage(second, last, options.backend));
   if (globals.json) {
     constexpr const char* kinds[] = {"in_both", "removed", "added", "left_out"};
-    Json document{{"schema", 1}, {"equal", lines.empty()}, {"lines", Json::array()}};
+    Json document{{"schema", 1}, {"equal", lines.empty()}, {"lines", Json::Array{}}};
     for (const DiffLine& line : lines)
-      document["lines"].push_back(
+      document["lines"].items().push_back(
           {{"kind", kinds[static_cast<size_t>(line.kind)]}, {"text", line.text}});
     print_json(document);
   } else {

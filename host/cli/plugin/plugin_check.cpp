@@ -133,8 +133,8 @@ Json to_json(const KitReport& report, const KitSettings& kit) {
            {"reason", report.reason},
            {"seed", kit.seed},
            {"level", kit.level},
-           {"checks", Json::array()}};
-  for (const KitResult& r : report.results) out["checks"].push_back(to_json(r, kit));
+           {"checks", Json::Array{}}};
+  for (const KitResult& r : report.results) out["checks"].items().push_back(to_json(r, kit));
   out["passed"] = count(report, KitStatus::passed);
   out["failed"] = count(report, KitStatus::failed);
   out["skipped"] = count(report, KitStatus::skipped);

@@ -85,10 +85,10 @@ Json to_json(const BackendManifest& b) {
            {"dynamic_shapes", b.dynamic_shapes},
            {"serializable", b.serializable},
            {"fallback", b.fallback},
-           {"options", Json::array()},
-           {"modes", Json::array()}};
-  for (const BackendOption& o : b.options) out["options"].push_back(to_json(b, o));
-  for (const BackendMode& m : b.modes) out["modes"].push_back(m.name);
+           {"options", Json::Array{}},
+           {"modes", Json::Array{}}};
+  for (const BackendOption& o : b.options) out["options"].items().push_back(to_json(b, o));
+  for (const BackendMode& m : b.modes) out["modes"].items().push_back(m.name);
   return out;
 }
 
@@ -109,14 +109,15 @@ Json to_json(const FoundPlugin& p) {
   out["abi_min"] = to_text(m.abi_min);
   out["requires"] = texts_of(m.requires_);
   out["extensions"] = texts_of(m.extensions);
-  out["backends"] = Json::array();
-  for (const BackendManifest& b : m.backends) out["backends"].push_back(to_json(b));
-  out["devices"] = Json::array();
+  out["backends"] = Json::Array{};
+  for (const BackendManifest& b : m.backends) out["backends"].items().push_back(to_json(b));
+  out["devices"] = Json::Array{};
   for (const DeviceManifest& d : m.devices)
-    out["devices"].push_back({{"type", d.type}, {"description", d.description}});
-  out["kernels"] = Json::array();
+    out["devices"].items().push_back({{"type", d.type}, {"description", d.description}});
+  out["kernels"] = Json::Array{};
   for (const KernelsManifest& k : m.kernels)
-    out["kernels"].push_back({{"device", k.device}, {"priority", k.priority}, {"ops", k.ops}});
+    out["kernels"].items().push_back(
+        {{"device", k.device}, {"priority", k.priority}, {"ops", k.ops}});
   return out;
 }
 

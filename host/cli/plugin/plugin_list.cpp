@@ -34,8 +34,8 @@ Json to_json(const FoundPlugin& p) {
 int list(const Globals& globals) {
   std::vector<FoundPluginPtr> plugins = plugin_catalog().list();
   if (globals.json) {
-    Json document{{"schema", 1}, {"plugins", Json::array()}};
-    for (const FoundPluginPtr& p : plugins) document["plugins"].push_back(to_json(*p));
+    Json document{{"schema", 1}, {"plugins", Json::Array{}}};
+    for (const FoundPluginPtr& p : plugins) document["plugins"].items().push_back(to_json(*p));
     print_json(document);
     return 0;
   }

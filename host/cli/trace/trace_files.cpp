@@ -16,31 +16,32 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Json events_of(const fs::path& file) {
-  Json events = Json::parse(std::ifstream(file, std::ios::binary), nullptr, false);
-  require(events.is_array(), ErrorCode::bad_file, "{}: is not a trace: expected a list of events",
+Json::Array events_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  Json trace = formats::json_or_null(std::string(std::istreambuf_iterator<char>(in), {}));
+  require(trace.is_array(), ErrorCode::bad_file, "{}: is not a trace: expected a list of events",
           file.string());
+  Json::Array& events = trace.items();
   for (size_t i = 0; i < events.size(); ++i) {
     const Json& e = events[i];
-    bool whole = e.is_object() && e.value("ph", Json()).is_string() &&
-                 e.value("name", Json()).is_string() && e.value("ts", Json()).is_number() &&
-                 e.value("pid", Json()).is_number_integer() &&
-                 e.value("tid", Json()).is_number_integer();
+    bool whole = e["ph"].is_text() && e["name"].is_text() && e["ts"].is_number() &&
+                 e["pid"].is_integer() && e["tid"].is_integer();
     require(whole, ErrorCode::bad_file, "{}: event {} lacks ph, name, ts, pid or tid",
             file.string(), i);
   }
-  return events;
+  return std::move(events);
 }
 
 // Ends what threads have begun, the innermost first.
-void end_open_spans(Json& events) {
-  std::map<Json, std::vector<Json>> open;  // by thread
+void end_open_spans(Json::Array& events) {
+  std::map<int64_t, Json::Array> open;  // by thread
   for (const Json& e : events) {
-    if (e["ph"] == "B") open[e["tid"]].push_back(e);
-    if (e["ph"] == "E" && !open[e["tid"]].empty()) open[e["tid"]].pop_back();
+    Json::Array& spans = open[e["tid"].integer()];
+    if (e["ph"].text() == "B") spans.push_back(e);
+    if (e["ph"].text() == "E" && !spans.empty()) spans.pop_back();
   }
   if (events.empty()) return;
-  Json last = events.back()["ts"];
+  const Json last = events.back()["ts"];
   for (auto& [thread, spans] : open)
     for (size_t i = spans.size(); i-- > 0;) {
       Json end = spans[i];
@@ -51,16 +52,19 @@ void end_open_spans(Json& events) {
 }
 
 Json name_event(const char* what, const Json& process, int64_t thread, const std::string& name) {
-  return {
-      {"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
+  return {{"ph", "M"},
+          {"name", what},
+          {"pid", process},
+          {"tid", thread},
+          {"args", Json{{"name", name}}}};
 }
 
-void add_names(const Json& events, const std::string& process_name, Json& out) {
+void add_names(const Json::Array& events, const std::string& process_name, Json::Array& out) {
   if (events.empty()) return;
   const Json process = events[0]["pid"];
   out.push_back(name_event("process_name", process, 0, process_name));
   std::vector<int64_t> threads;
-  for (const Json& e : events) threads.push_back(e["tid"].get<int64_t>());
+  for (const Json& e : events) threads.push_back(e["tid"].integer());
   std::ranges::sort(threads);
   auto repeated = std::ranges::unique(threads);
   threads.erase(repeated.begin(), repeated.end());
@@ -78,9 +82,9 @@ MergedTrace merge_traces(const std::string& folder, const std::string& command) 
   }
   std::ranges::sort(files);
   MergedTrace out;
-  Json names = Json::array(), all = Json::array();
+  Json::Array names, all;
   for (const fs::path& file : files) {
-    Json events = events_of(file);
+    Json::Array events = events_of(file);
     if (events.empty()) continue;
     ++out.n_processes;
     out.n_events += events.size();
@@ -91,13 +95,11 @@ MergedTrace merge_traces(const std::string& folder, const std::string& command) 
     end_open_spans(events);
     for (Json& e : events) all.push_back(std::move(e));
   }
-  auto begins = [](const Json& e) { return e["ts"].get<double>(); };
+  auto begins = [](const Json& e) { return e["ts"].number(); };
   std::stable_sort(all.begin(), all.end(),
                    [&](const Json& a, const Json& b) { return begins(a) < begins(b); });
   for (Json& e : all) names.push_back(std::move(e));
-  out.json = Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(names)}}.dump(
-      -1, ' ', false, Json::error_handler_t::replace);
-  out.json += "\n";
+  out.json = Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(names)}}.dump() + "\n";
   return out;
 }
 

@@ -208,19 +208,4 @@ class ShapeEnv {
   std::set<const Expr*> given_;              // unbacked symbols whose values a run has shown
 };
 
-/// Makes `env` the one that this thread's symbolic values use, until the scope ends.
-class ShapeEnvScope {
- public:
-  explicit ShapeEnvScope(ShapeEnv& env);
-  ~ShapeEnvScope();
-  ShapeEnvScope(const ShapeEnvScope&) = delete;
-  ShapeEnvScope& operator=(const ShapeEnvScope&) = delete;
-
- private:
-  ShapeEnv* previous_;
-};
-
-/// The environment of the innermost scope of this thread, or null.
-ShapeEnv* current_shape_env();
-
 }  // namespace tenon

@@ -7,6 +7,8 @@
 
 namespace tenon {
 
+class ShapeEnv;
+
 SymInt sym_ceildiv(SymInt a, SymInt b);
 SymInt sym_pow(SymInt base, SymInt exponent);
 SymInt sym_select(SymBool condition, SymInt a, SymInt b);
@@ -25,5 +27,20 @@ bool guard_or_false(SymBool condition);
 bool guard_or_true(SymBool condition);
 /// ShapeEnv::check of the current environment; a plain false throws UserError with `message`.
 void sym_check(SymBool condition, const char* message);
+
+/// Makes `env` the one that this thread's symbolic values use, until the scope ends.
+class ShapeEnvScope {
+ public:
+  explicit ShapeEnvScope(ShapeEnv& env);
+  ~ShapeEnvScope();
+  ShapeEnvScope(const ShapeEnvScope&) = delete;
+  ShapeEnvScope& operator=(const ShapeEnvScope&) = delete;
+
+ private:
+  ShapeEnv* previous_;
+};
+
+/// The environment of the innermost scope of this thread, or null.
+ShapeEnv* current_shape_env();
 
 }  // namespace tenon

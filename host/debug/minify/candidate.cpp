@@ -2,6 +2,7 @@
 #include "debug/minify/candidate.h"
 
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "formats/tensors.h"
 #include "graph/passes/passes.h"
 #include "graph/text/parse.h"

@@ -2,6 +2,7 @@
 #include "debug/minify/judge.h"
 
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "core/tensor/tensor_impl.h"
 #include "debug/compare.h"
 #include "debug/double_run.h"

@@ -2,6 +2,7 @@
 #include "debug/minify/search.h"
 
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 
 #include <algorithm>
 #include <numeric>

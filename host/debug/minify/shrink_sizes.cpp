@@ -6,6 +6,7 @@
 #include "debug/minify/shrink.h"
 
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "core/tensor/tensor_impl.h"
 #include "debug/graph_runner.h"
 #include "graph/inline.h"

@@ -2,6 +2,7 @@
 #include "debug/plugin_kit/graph_case.h"
 
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "core/sym/sym_eval.h"
 #include "core/tensor/tensor_impl.h"
 #include "debug/double_run.h"

@@ -1,6 +1,7 @@
 // A .pt2 program becomes a graph, its weights tensors, its signature a plan of inputs and outputs.
 #include "formats/pt2/pt2_import.h"
 
+#include "core/sym/shape_env.h"
 #include "core/sym/symbol_numbers.h"
 #include "formats/pt2/pt2_import_parts.h"
 #include "graph/verify.h"

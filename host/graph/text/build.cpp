@@ -1,6 +1,7 @@
 // From a document to a graph: names, symbols, types and arguments get their meaning and are
 // checked.
 #include "core/joined.h"
+#include "core/sym/shape_env.h"
 #include "core/sym/sym_text.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/text/build_parts.h"

@@ -3,6 +3,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "core/sym/shape_env.h"
 #include "core/sym/sym_simplify.h"
 #include "core/sym/sym_text.h"
 #include "core/tensor/tensor_impl.h"

@@ -2,6 +2,7 @@
 #include "graph/text/tables.h"
 
 #include "core/joined.h"
+#include "core/sym/shape_env.h"
 #include "graph/text/print.h"
 
 #include <algorithm>

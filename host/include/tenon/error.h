@@ -93,23 +93,21 @@ class MessageArg {
       out += value ? "true" : "false";
     else if constexpr (std::is_same_v<T, char>)
       out += value;
-    else if constexpr (std::is_integral_v<T>)
+    else if constexpr (std::is_signed_v<T> && std::is_integral_v<T>)
       append_integer(out, value);
+    else if constexpr (std::is_integral_v<T>)
+      append_unsigned(out, value);
     else if constexpr (std::is_floating_point_v<T>)
       append_double(out, static_cast<double>(value));
     else if constexpr (std::is_convertible_v<const T&, std::string_view>)
-      out += std::string_view(value);
+      append_text(out, value);
     else
       out += to_text(value);  // found by the type's namespace
   }
-  template <class T>
-  static void append_integer(std::string& out, T value) {
-    if constexpr (std::is_signed_v<T>)
-      out += std::to_string(static_cast<long long>(value));
-    else
-      out += std::to_string(static_cast<unsigned long long>(value));
-  }
+  TENON_API static void append_integer(std::string& out, int64_t value);
+  TENON_API static void append_unsigned(std::string& out, uint64_t value);
   TENON_API static void append_double(std::string& out, double value);
+  TENON_API static void append_text(std::string& out, std::string_view value);
 
   const void* value_;
   void (*print_)(const void*, std::string&);
@@ -120,34 +118,50 @@ TENON_API std::string format_message(std::string_view pattern,
 [[noreturn]] TENON_API void throw_user_error(ErrorCode code, std::string_view pattern,
                                              std::initializer_list<MessageArg> args);
 
+/// A pattern of a message. The length of a literal is known while compiling; code that is built for
+/// size would count its characters at each call, also where nothing fails.
+class MessagePattern {
+ public:
+  template <size_t n>
+  consteval MessagePattern(const char (&text)[n]) : text_(text, n - 1) {}  // NOLINT: implicit
+  template <class T>
+  requires std::is_convertible_v<const T&, std::string_view> MessagePattern(const T& text)
+      : text_(text) {}                                 // NOLINT: implicit
+  operator std::string_view() const { return text_; }  // NOLINT: implicit
+
+ private:
+  std::string_view text_;
+};
+
 }  // namespace detail
 
 /// `pattern` with each `{}` replaced by the next argument; `{{` and `}}` stand for braces.
 /// Arguments are numbers, bools, strings, or of a type with a function `std::string to_text(const
 /// T&)`.
 template <class... Args>
-std::string message(std::string_view pattern, const Args&... args) {
+std::string message(detail::MessagePattern pattern, const Args&... args) {
   return detail::format_message(pattern, {detail::MessageArg(args)...});
 }
 
 /// Throws UserError with the formatted message.
 template <class... Args>
-[[noreturn]] void fail(std::string_view pattern, const Args&... args) {
+[[noreturn]] void fail(detail::MessagePattern pattern, const Args&... args) {
   detail::throw_user_error(ErrorCode::invalid_argument, pattern, {detail::MessageArg(args)...});
 }
 template <class... Args>
-[[noreturn]] void fail(ErrorCode code, std::string_view pattern, const Args&... args) {
+[[noreturn]] void fail(ErrorCode code, detail::MessagePattern pattern, const Args&... args) {
   detail::throw_user_error(code, pattern, {detail::MessageArg(args)...});
 }
 
 /// Throws UserError unless `condition` holds. The message costs nothing when it holds.
 template <class... Args>
-inline void require(bool condition, std::string_view pattern, const Args&... args) {
+inline void require(bool condition, detail::MessagePattern pattern, const Args&... args) {
   if (!condition) [[unlikely]]
     fail(pattern, args...);
 }
 template <class... Args>
-inline void require(bool condition, ErrorCode code, std::string_view pattern, const Args&... args) {
+inline void require(bool condition, ErrorCode code, detail::MessagePattern pattern,
+                    const Args&... args) {
   if (!condition) [[unlikely]]
     fail(code, pattern, args...);
 }

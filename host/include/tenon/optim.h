@@ -10,7 +10,8 @@
 // All state is allocated when parameters are handed over, and step() is made of tensor ops without
 // a look at data, so it can be recorded in a compiled callable; what may change between steps (lr,
 // momentum) is read from tensors, which lie on the device of their parameters. Threads: an optimiser is
-// used by one thread at a time. <tenon/optim/adaptive.h> has further optimisers.
+// used by one thread at a time. <tenon/optim/adaptive.h> and <tenon/optim/lbfgs.h> have further
+// optimisers.
 #pragma once
 
 #include <tenon/autograd.h>
@@ -98,10 +99,10 @@ class TENON_API Optimizer {
   const std::vector<Group>& groups() const { return *groups_; }
 
   /// "state.<parameter>.<name>", "group.<group>.lr" and "group.<group>.momentum": handles.
-  StateDict state_dict() const;
+  virtual StateDict state_dict() const;
   /// Copies the values of a state_dict of an optimiser of this kind over as many parameters. Throws
   /// UserError, and changes nothing, when names or shapes differ.
-  void load_state_dict(const StateDict& state);
+  virtual void load_state_dict(const StateDict& state);
   void save_state(const std::string& path) const { save_tensors(path, state_dict()); }
   void load_state(const std::string& path) { load_state_dict(load_tensors(path)); }
 

@@ -26,6 +26,7 @@
 #include <tenon/ops.h>
 #include <tenon/optim.h>
 #include <tenon/optim/adaptive.h>
+#include <tenon/optim/lbfgs.h>
 #include <tenon/plugins.h>
 #include <tenon/random.h>
 #include <tenon/report.h>

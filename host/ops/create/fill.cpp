@@ -101,6 +101,30 @@ void eye_kernel(Tensor& out) {
   fill_anywhere(diagonal(out), 1);
 }
 
+// All dimensions as one; with wrap it begins anew below a matrix that is higher than wide, one row
+// apart.
+Tensor fill_diagonal(const Tensor& self, Number value, bool wrap) {
+  require(self.dim() >= 2, "fill_diagonal_: two or more dimensions are expected, found shape {}",
+          self.sizes());
+  SymInt height = self.size(0), width = self.size(1);
+  if (self.dim() == 2) {
+    diagonal(self).fill_(value);
+    if (!wrap) return self;
+    for (SymInt row = width + 1; bool(row < height); row = row + width + 1)
+      diagonal(narrow(self, 0, row, height - row)).fill_(value);
+    return self;
+  }
+  Tensor line = self;
+  for (int64_t d = 1; d < self.dim(); ++d) {
+    require(bool(self.size(d) == height),
+            "fill_diagonal_: dimensions of one length are expected, found shape {}", self.sizes());
+    line = diagonal(line, 0, 0, d == 1 ? 1 : -1);
+    if (d + 1 < self.dim()) line = movedim(line, -1, 0);
+  }
+  line.fill_(value);
+  return self;
+}
+
 TensorMeta eye_meta(SymInt n, SymInt m, Type dtype, Dev device) {
   return sized({n, m}, dtype.value_or(Dtype::f32), device);
 }
@@ -318,6 +342,8 @@ static constexpr OpDef rows[] = {
      .eager = [](const Tensor& self, const Tensor& value) { fill_anywhere(self, value_of(value)); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }},
              {"value", "grad", [](const Tensor& g) { return g.sum(); }}}},
+    {.schema = "fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)",
+     .decomp = fn<fill_diagonal>},
     {.schema = "zero(Tensor self) -> Tensor",
      .meta = [](const Tensor& self) { return like(self); },
      .eager = [](Tensor& out, const Tensor&) { fill_anywhere(out, 0); },

@@ -29,7 +29,7 @@ void require_inner(std::string_view op, const Tensor& a, const Tensor& b, SymInt
   require(sizes_match(left, right),
           "{}: inner sizes differ: self is {}, other is {}; transpose one of them?", op, a.sizes(),
           b.sizes());
-  require_same_dtype(op, a, b);
+  require_factors(op, a, b);
 }
 
 TensorMeta mm_meta(const Tensor& a, const Tensor& b) {
@@ -97,7 +97,7 @@ TensorMeta linear_meta(const Tensor& input, const Tensor& weight, const Tensor& 
   require(sizes_match(input.size(-1), weight.size(-1)),
           "linear: input of shape {} has rows of {} elements, weight of shape {} takes rows of {}",
           input.sizes(), input.size(-1), weight.sizes(), weight.size(-1));
-  require_same_dtype("linear", input, weight);
+  require_factors("linear", input, weight);
   Dims sizes = dims_of(leading(input.sizes(), 1));
   if (weight.dim() == 2) sizes.push_back(weight.size(0));
   TensorMeta meta = contiguous_meta(list_of(sizes), input.dtype(), input.device());

@@ -159,6 +159,23 @@ Tensor optional_number(std::optional<double> x) {
   return x ? scalar_tensor(*x, Dtype::f64) : Tensor();
 }
 
+// A = U H from A = V diag(s) W: U = V W and H = W^H diag(s) W.
+Pair polar_decomp(const Tensor& a) {
+  require_matrices("linalg_polar", a);
+  require(bool(a.size(-2) >= a.size(-1)),
+          "linalg_polar: at least as many rows as columns are expected, found shape {}", a.sizes());
+  auto [left, values, right] = linalg_svd(a, false);
+  return {matmul(left, right), matmul(mul(mH(right), unsqueeze(values, -2)), right)};
+}
+
+// X dX + dX X = dA for symmetric changes: in the basis of eigenvectors dX is dA over sums of roots.
+Tensor matrix_sqrth_vjp(const Tensor& g, const Tensor& a) {
+  auto [values, vectors] = linalg_eigh(a);
+  Tensor roots = sqrt(values), sums = add(unsqueeze(roots, -1), unsqueeze(roots, -2));
+  Tensor inner = matmul(matmul(mH(vectors), mul(add(g, mH(g)), 0.5)), vectors);
+  return matmul(matmul(vectors, div(inner, sums)), mH(vectors));
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -231,6 +248,14 @@ static constexpr OpDef rows[] = {
            return Triple{u, s, vectors ? transpose(vh, -1, -2) : vh};
          },
      .autocast = Autocast::fp32},
+    {.schema = "linalg_polar(Tensor A) -> (Tensor U, Tensor H)", .decomp = fn<polar_decomp>},
+    {.schema = "linalg_matrix_sqrth(Tensor self) -> Tensor",
+     .decomp =
+         [](const Tensor& self) {
+           auto [values, vectors] = linalg_eigh(self);
+           return matmul(mul(vectors, unsqueeze(sqrt(values), -2)), mH(vectors));
+         },
+     .vjp = {{"self", "grad, self", fn<matrix_sqrth_vjp>}}},
     {.schema = "linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor",
      .decomp = fn<svdvals>,
      .autocast = Autocast::fp32},

@@ -2,6 +2,7 @@
 #include "ops/op.h"
 #include "ops/shapes.h"
 
+#include <tenon/ops/create.h>
 #include <tenon/ops/linalg.h>
 #include <tenon/ops/pointwise.h>
 #include <tenon/ops/reduce.h>
@@ -36,7 +37,8 @@ Tensor addr_decomp(const Tensor& self, const Tensor& a, const Tensor& b, Number 
   require(sizes.size() == 2 && sizes_match(sizes[0], a.size(0)) && sizes_match(sizes[1], b.size(0)),
           "addr: self of shape {} does not broadcast to the product's shape {}", self.sizes(),
           product.sizes());
-  return is_number(beta, 0) ? product : add(scaled(self, beta), product);
+  // The gradient of what is left out is zeros, not none.
+  return add(is_number(beta, 0) ? zero(self) : scaled(self, beta), product);
 }
 
 Tensor inner_decomp(const Tensor& a, const Tensor& b) {
@@ -47,8 +49,7 @@ Tensor inner_decomp(const Tensor& a, const Tensor& b) {
 Tensor addbmm_decomp(const Tensor& self, const Tensor& a, const Tensor& b, Number beta,
                      Number alpha) {
   Tensor product = scaled(sum(bmm(a, b), {0}, false, a.dtype()), alpha);
-  if (is_number(beta, 0)) return expand(product, product.sizes());
-  return add(scaled(self, beta), product);
+  return add(is_number(beta, 0) ? zero(self) : scaled(self, beta), product);
 }
 
 Tensor kron_decomp(const Tensor& a, const Tensor& b) {

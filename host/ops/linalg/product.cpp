@@ -128,4 +128,10 @@ void require_same_dtype(std::string_view op, const Tensor& a, const Tensor& b) {
           b.dtype());
 }
 
+void require_factors(std::string_view op, const Tensor& a, const Tensor& b) {
+  require_same_dtype(op, a, b);
+  require(a.dtype() != Dtype::bool_, ErrorCode::unsupported,
+          "{}: bools have no products of matrices; cast them to a number's dtype", op);
+}
+
 }  // namespace tenon::ops

@@ -27,4 +27,7 @@ Tensor added_product(const Tensor& self, const Tensor& product, Number beta, Num
 /// Throws UserError unless both have the same dtype.
 void require_same_dtype(std::string_view op, const Tensor& a, const Tensor& b);
 
+/// The same, and bools have no products of matrices.
+void require_factors(std::string_view op, const Tensor& a, const Tensor& b);
+
 }  // namespace tenon::ops

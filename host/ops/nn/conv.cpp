@@ -59,7 +59,7 @@ void check_channels(const Tensor& input, const Tensor& weight, const Tensor& bia
   require(input.dim() == weight.dim(),
           "convolution: input of shape {} and weight of shape {} have different ranks",
           input.sizes(), weight.sizes());
-  require_same_dtype("convolution", input, weight);
+  require_factors("convolution", input, weight);
   SymInt split = weight.size(0);
   require(expect_true(groups > 0) && expect_true(split % groups == 0),
           "convolution: {} groups cannot share out the first dimension of a weight of shape {}",

@@ -11,6 +11,8 @@
 #include <tenon/ops/reduce.h>
 #include <tenon/ops/view.h>
 
+#include <cmath>
+
 namespace tenon::ops {
 
 namespace {
@@ -308,7 +310,10 @@ static constexpr OpDef rows[] = {
        auto a = max(abs(x), abs(y));
        auto b = min(abs(x), abs(y));
        auto q = b / a;
-       return select(a == b, a * 1.41421356237309504880, select(b == 0, a, a * sqrt(1 + q * q)));
+       auto length =
+           select(a == b, a * 1.41421356237309504880, select(b == 0, a, a * sqrt(1 + q * q)));
+       // An infinite side is infinitely long whatever the other is, also where that is no number.
+       return select((abs(x) == INFINITY) | (abs(y) == INFINITY), INFINITY, length);
      })},
     {.schema = "logaddexp(Tensor self, Tensor other) -> Tensor",
      .formula = pointwise([](auto x, auto y) {

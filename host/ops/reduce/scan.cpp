@@ -222,6 +222,7 @@ static constexpr OpDef rows[] = {
      .variants = in_place,
      .meta = fn<scan_meta>,
      .eager = fn<scan_kernel<true>>,
+     .complex = fn<complex_cumprod>,
      .vjp = {{"self", "grad, self, result, dim", fn<cumprod_vjp>}}},
     {.schema = "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
      .meta = fn<extreme_scan_meta>,

@@ -359,6 +359,7 @@ static constexpr OpDef rows[] = {
                 Type dtype) { return sum_meta_of(self, all_dims, false, dtype); },
      .eager = [](Tensor& out, const Tensor& self,
                  Type) { fold_numbers<Product>(out, self, all_dims, "prod"); },
+     .complex = fn<complex_prod>,
      .vjp = {{"self", "grad, self",
               [](const Tensor& g, const Tensor& x) {
                 Tensor flat = x.reshape({-1});
@@ -373,6 +374,7 @@ static constexpr OpDef rows[] = {
                 Type dtype) { return sum_meta_of(self, mask_of_dim(self, dim), keepdim, dtype); },
      .eager = [](Tensor& out, const Tensor& self, int64_t dim, bool,
                  Type) { fold_numbers<Product>(out, self, mask_of_dim(self, dim), "prod"); },
+     .complex = fn<complex_prod_dim>,
      .vjp = {{"self", "grad, self, dim, keepdim",
               [](const Tensor& g, const Tensor& x, int64_t dim, bool keepdim) {
                 return unreduced(g.to(x.dtype()), x.sizes(), dim, keepdim)

@@ -167,6 +167,33 @@ std::string collect(F&& f) {
 
 // ---- tensors ----
 
+/// Bytes of an element; 0 for what is not a dtype.
+constexpr int64_t item_size(int32_t dtype) {
+  switch (dtype) {
+    case TN_U8:
+    case TN_I8:
+    case TN_BOOL:
+    case TN_F8_E5M2:
+    case TN_F8_E4M3FN:
+      return 1;
+    case TN_I16:
+    case TN_F16:
+    case TN_BF16:
+      return 2;
+    case TN_I32:
+    case TN_F32:
+    case TN_C32:
+      return 4;
+    case TN_I64:
+    case TN_F64:
+    case TN_C64:
+      return 8;
+    case TN_C128:
+      return 16;
+    default:
+      return 0;
+  }
+}
 inline std::span<const int64_t> sizes(const tn_tensor* t) { return {t->sizes, size_t(t->ndim)}; }
 inline std::span<const int64_t> strides(const tn_tensor* t) {
   return {t->strides, size_t(t->ndim)};

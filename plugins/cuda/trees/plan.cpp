@@ -24,32 +24,11 @@ api::Address address_of(const void* memory) { return reinterpret_cast<api::Addre
 
 }  // namespace
 
-int64_t item_size(int32_t dtype) {
-  switch (dtype) {
-    case TN_I16:
-    case TN_F16:
-    case TN_BF16:
-      return 2;
-    case TN_I32:
-    case TN_F32:
-    case TN_C32:
-      return 4;
-    case TN_I64:
-    case TN_F64:
-    case TN_C64:
-      return 8;
-    case TN_C128:
-      return 16;
-    default:
-      return 1;
-  }
-}
-
 size_t span_bytes(const tn_tensor* t) {
   if (t->numel == 0) return 0;
   int64_t last = 0;
   for (int32_t d = 0; d < t->ndim; ++d) last += (t->sizes[d] - 1) * t->strides[d];
-  return static_cast<size_t>((last + 1) * item_size(t->dtype));
+  return static_cast<size_t>((last + 1) * plugin::item_size(t->dtype));
 }
 
 uint32_t alignment_of(const void* memory) {

@@ -81,7 +81,6 @@ struct Planned {
   std::span<const bool> staged;               ///< inputs whose tensors here are copies in the arena
 };
 
-int64_t item_size(int32_t dtype);
 /// Bytes from the first element to behind the last.
 size_t span_bytes(const tn_tensor* t);
 /// Of an address: 1, 2, 4, 8 or 16 bytes.

@@ -56,7 +56,7 @@ tensor Recorded::lent_slot(const SlotPlan& slot) {
     const OutputPlan& o = plan_.outputs[slot.whole];
     return manager_.lent().lend(slot.range, o.sizes, o.strides, o.dtype, device, what);
   }
-  int64_t item = item_size(slot.dtype), one = 1;
+  int64_t item = plugin::item_size(slot.dtype), one = 1;
   int64_t elements = (static_cast<int64_t>(slot.bytes) + item - 1) / item;
   return manager_.lent().lend(slot.range, {&elements, 1}, {&one, 1}, slot.dtype, device, what);
 }
@@ -71,7 +71,7 @@ tensor Recorded::made_slot(const SlotPlan& slot) {
     const OutputPlan& o = plan_.outputs[slot.whole];
     return tensor::strided(o.sizes, o.strides, o.dtype, TN_DEV_CUDA, gpu.index());
   }
-  int64_t item = item_size(slot.dtype);
+  int64_t item = plugin::item_size(slot.dtype);
   int64_t elements = (static_cast<int64_t>(slot.bytes) + item - 1) / item;
   return tensor::empty({&elements, 1}, slot.dtype, TN_DEV_CUDA, gpu.index());
 }

@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "config/config.h"
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/interpret.h"
 #include "graph/text/parse.h"

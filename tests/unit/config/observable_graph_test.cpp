@@ -1,5 +1,6 @@
 // What flags of graphs, fakes and backends do.
 #include "compile/compile_graph.h"
+#include "core/sym/shape_env.h"
 #include "core/threads/thread_pool.h"
 #include "graph/interpret.h"
 #include "graph/meta_cache.h"

@@ -1,5 +1,6 @@
 // Symbolic numbers of the public API: operators, mixing with plain numbers, errors.
 #include "core/sym/sym_int.h"
+#include "core/sym/shape_env.h"
 #include "core/value.h"
 
 #include "unit/core/sym_test_support.h"

@@ -1,5 +1,6 @@
 // The rules of symbolic expressions, one after the other, and all of them against random values.
 #include "core/sym/sym_simplify.h"
+#include "core/sym/shape_env.h"
 
 #include "core/sym/sym_eval.h"
 #include "unit/core/sym_test_support.h"

@@ -1,5 +1,6 @@
 // Making failing graphs smaller, with judges that look at the graph only.
 #include "debug/minify/minify.h"
+#include "core/sym/shape_env.h"
 
 #include "graph/text/parse.h"
 #include "graph/text/print.h"

@@ -43,6 +43,31 @@ TEST(Json, WritesWhatItReads) {
   EXPECT_EQ(parse_json(text, "doc").root().dump(), text);
 }
 
+TEST(Json, IsBuiltAsItReads) {
+  Json document{{"schema", 1}, {"names", std::vector<std::string>{"a", "b"}}, {"none", Json()}};
+  document["parts"].items().push_back({{"bytes", size_t{7}}, {"ok", true}});
+  document["schema"] = 2;
+  document.update(Json{{"none", "some"}, {"more", 0.5}});
+  EXPECT_EQ(
+      document.dump(),
+      R"({"schema":2,"names":["a","b"],"none":"some","parts":[{"bytes":7,"ok":true}],"more":0.5})");
+}
+
+TEST(Json, HasALineForEachElementWhereAsked) {
+  Json document{{"list", Json::Array{1, 2}}, {"empty", Json::Object{}}};
+  EXPECT_EQ(document.dump_lines(), "{\n \"list\": [\n  1,\n  2\n ],\n \"empty\": {}\n}");
+}
+
+TEST(Json, GivesTheFallbackForWhatIsMissingOrOfAnotherKind) {
+  const Json document{{"n", 3}, {"t", "x"}};
+  EXPECT_EQ(document["n"].number(), 3.0);
+  EXPECT_EQ(document["n"].text(), "");
+  EXPECT_EQ(document["t"].integer(5), 5);
+  EXPECT_TRUE(document["missing"].is_null());
+  EXPECT_TRUE(document["missing"]["deeper"].items().empty());
+  EXPECT_TRUE(json_or_null("{").is_null());
+}
+
 TEST(Json, NamesThePlaceOfAWrongType) {
   JsonDocument doc = parse_json(R"({"graph": {"nodes": [{"name": 1}, {"name": 7}]}})", "f: m.json");
   auto refused =

@@ -1,5 +1,6 @@
 // Archives become graphs with weights: translation, input checks, effects, and what is refused.
 #include "formats/pt2/pt2_import.h"
+#include "core/sym/shape_env.h"
 
 #include "core/tensor/tensor_impl.h"
 #include "formats/pt2/pt2_call.h"

@@ -6,6 +6,7 @@
 #include <limits>
 #include <sstream>
 
+#include "core/sym/shape_env.h"
 #include "core/tensor/tensor_impl.h"
 #include "folders.h"
 #include "formats/graph_json.h"

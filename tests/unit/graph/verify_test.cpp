@@ -1,5 +1,6 @@
 // The verifier: what is wrong with a graph is found and named.
 #include "graph/verify.h"
+#include "core/sym/shape_env.h"
 
 #include <gtest/gtest.h>
 

@@ -179,5 +179,41 @@ TEST(Complex, WhatKnowsRealNumbersOnlySaysSo) {
               HasSubstr("nansum does not compute on dtype c128"));
 }
 
+void expect_numbers(const Tensor& found, const std::vector<Complex>& expected) {
+  std::vector<Complex> values = values_of(found);
+  ASSERT_EQ(values.size(), expected.size());
+  for (size_t i = 0; i < values.size(); ++i)
+    EXPECT_NEAR(std::abs(values[i] - expected[i]), 0, 1e-12) << i;
+}
+
+TEST(Complex, ProductsOfAllNumbersAndOfThoseBefore) {
+  expect_numbers(example().prod(), {{-34.375, 9.375}});
+  expect_numbers(example().cumprod(0),
+                 {{1.5, -0.5}, {-2.5, 2.5}, {-5.625, -4.375}, {-34.375, 9.375}});
+  expect_numbers(example().reshape({2, 2}).prod(0, true), {{1.375, 2.875}, {-2, 11}});
+  expect_numbers(example().narrow(0, 0, 3).prod(), {{-5.625, -4.375}});
+  expect_numbers(example().narrow(0, 0, 0).prod(), {{1, 0}});
+}
+
+// The numbers are PyTorch's.
+TEST(Complex, ProductsHaveGradientsBesideZeros) {
+  auto gradient = [](bool has_zero, bool cumulative) {
+    Tensor z = example();
+    if (has_zero) z.select(0, 1).copy_(zeros({}));
+    z.requires_grad_();
+    Tensor y = view_as_real(cumulative ? z.cumprod(0) : z.prod());
+    Tensor weight = cumulative ? stack({arange(4).to(Dtype::f64), ones({4}, Dtype::f64)}, 1)
+                               : tensor({2.0, 3.0});
+    (y * weight).sum().backward();
+    return z.grad();
+  };
+  expect_numbers(gradient(false, false),
+                 {{-48.75, -65}, {40.625, 40.625}, {57.5, -27.5}, {-24.375, -8.125}});
+  expect_numbers(gradient(false, true),
+                 {{-78.5, -15.75}, {56.625, 3.875}, {22.5, -57.5}, {-21.25, 7.5}});
+  expect_numbers(gradient(true, false), {{0, 0}, {40.625, 40.625}, {0, 0}, {0, 0}});
+  expect_numbers(gradient(true, true), {{0, 1}, {56.625, 3.875}, {0, 0}, {0, 0}});
+}
+
 }  // namespace
 }  // namespace tenon

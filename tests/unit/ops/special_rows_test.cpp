@@ -70,5 +70,64 @@ TEST(SpecialRows, TheNeighbourOfANumberThatIsReachedHasNoGradient) {
   EXPECT_EQ(y.grad().to_vector<double>(), (std::vector<double>{0, 0, 0}));
 }
 
+TEST(SpecialRows, DiagonalsAreFilledAlsoThoseThatBeginAnew) {
+  Tensor high = zeros({7, 3});
+  high.fill_diagonal_(1, true);
+  EXPECT_EQ(values_of(high.sum({1})), (std::vector<double>{1, 1, 1, 0, 1, 1, 1}));
+  EXPECT_EQ(values_of(zeros({7, 3}).fill_diagonal_(2).sum({0})), (std::vector<double>{2, 2, 2}));
+  Tensor cube = zeros({2, 2, 2}).fill_diagonal_(3);
+  EXPECT_EQ(values_of(cube.flatten()), (std::vector<double>{3, 0, 0, 0, 0, 0, 0, 3}));
+  EXPECT_THROW(zeros({3}).fill_diagonal_(1), UserError);
+  EXPECT_THROW(zeros({2, 3, 2}).fill_diagonal_(1), UserError);
+}
+
+TEST(SpecialRows, AFilledDiagonalHasNoGradientInCompiledCodeEither) {
+  for (const char* backend : {"", "eager", "aot_eager"}) {
+    auto body = [](const Tensor& x) { return (x * 2.0).fill_diagonal_(5).square().sum(); };
+    Tensor x = ones({2, 2}).requires_grad_();
+    Tensor loss = *backend ? compile(body, {.backend = backend})(x) : body(x);
+    loss.backward();
+    EXPECT_EQ(loss.item<double>(), 58);
+    EXPECT_EQ(values_of(x.grad()), (std::vector<double>{0, 8, 8, 0}));
+  }
+}
+
+TEST(SpecialRows, AnInfiniteSideIsInfinitelyLong) {
+  Tensor a = tensor({INFINITY, -INFINITY, float(NAN), 3.4e38f}),
+         b = tensor({float(NAN), 2.f, 1.f, 1.f});
+  std::vector<double> length = values_of(hypot(a, b));
+  EXPECT_EQ(length[0], INFINITY);
+  EXPECT_EQ(length[1], INFINITY);
+  EXPECT_TRUE(std::isnan(length[2]));
+  EXPECT_EQ(length[3], double(3.4e38f));
+}
+
+TEST(SpecialRows, APolarDecompositionMultipliesBack) {
+  Tensor a = vander(arange(1, 6, Dtype::f64), 3);
+  auto [u, h] = linalg_polar(a);
+  std::vector<double> expected = values_of(a), found = values_of(matmul(u, h));
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-9);
+  std::vector<double> unit = values_of(matmul(u.mT(), u)), size = values_of(h - h.mT());
+  for (size_t i = 0; i < unit.size(); ++i) EXPECT_NEAR(unit[i], i % 4 == 0 ? 1 : 0, 1e-12);
+  for (double d : size) EXPECT_NEAR(d, 0, 1e-9);
+  EXPECT_THROW(linalg_polar(a.mT()), UserError);
+}
+
+TEST(SpecialRows, TheRootOfAMatrixTimesItselfIsTheMatrix) {
+  Tensor half = vander(arange(1, 4, Dtype::f64)), a = matmul(half, half.mT());
+  Tensor root = linalg_matrix_sqrth(a);
+  std::vector<double> expected = values_of(a), found = values_of(matmul(root, root));
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-8);
+}
+
+TEST(SpecialRows, AFactorOfZeroGivesGradientsOfZero) {
+  Tensor self = ones({2, 3}).requires_grad_();
+  addbmm(self, ones({4, 2, 5}), ones({4, 5, 3}), 0).sum().backward();
+  EXPECT_EQ(values_of(self.grad().flatten()), std::vector<double>(6, 0.0));
+  self.set_grad({});
+  addr(self * NAN, ones({2}), ones({3}), 0).sum().backward();
+  EXPECT_TRUE(self.grad().defined());
+}
+
 }  // namespace
 }  // namespace tenon

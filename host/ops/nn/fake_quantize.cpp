@@ -1,0 +1,147 @@
+// Rounding to what few-bit integers hold, in floating numbers, as training before quantisation does.
+//
+// q = zero_point + round(x / scale), where zero_point is broken rounded as a whole, and the result is (clamp(q) - zero_point) * scale. The derivative
+// is 1 where q lies in the range and 0 elsewhere: the mask, the second result of the rows that the
+// others are made of. As in PyTorch the scale is an f32 number, and its reciprocal is what multiplies.
+#include "ops/op.h"
+#include "ops/promotion.h"
+#include "ops/shape_check.h"
+
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/index.h>
+#include <tenon/ops/nn.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/view.h>
+
+namespace tenon::ops {
+
+namespace {
+
+using Pair = std::tuple<Tensor, Tensor>;
+
+void check_range(std::string_view op, const Tensor& self, int64_t low, int64_t high) {
+  require(is_floating(self.dtype()), ErrorCode::unsupported,
+          "{}: a floating dtype is expected, found {}", op, self.dtype());
+  require(low <= high, "{}: quant_min must not be above quant_max, found {} and {}", op, low, high);
+}
+
+// Of numbers or of tensors that broadcast with self. What is not a number lies below the range.
+template <class S, class I, class Z>
+Pair quantized(const Tensor& self, const S& scale, const I& inverse, const Z& zero_point,
+               int64_t low, int64_t high, bool is_whole = true) {
+  Tensor x = to(self, self.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
+  Tensor q =
+      is_whole ? add(round(mul(x, inverse)), zero_point) : round(add(mul(x, inverse), zero_point));
+  Tensor inside = logical_and(ge(q, low), le(q, high));
+  Tensor kept = clamp(masked_fill(q, isnan(q), low), Number(low), Number(high));
+  return {to(mul(sub(kept, zero_point), scale), self.dtype()), inside};
+}
+
+Pair by_numbers(const Tensor& self, double scale, int64_t zero_point, int64_t low, int64_t high) {
+  constexpr auto name = "fake_quantize_per_tensor_affine";
+  check_range(name, self, low, high);
+  require(zero_point >= low && zero_point <= high,
+          "{}: zero_point must lie between quant_min and quant_max, found {}", name, zero_point);
+  auto narrow = static_cast<float>(scale);
+  return quantized(self, Number(double(narrow)), Number(double(1 / narrow)), Number(zero_point),
+                   low, high);
+}
+
+// Both hold one number; where fake_quant_enabled holds 0, self comes back as it is.
+Pair by_tensors(const Tensor& self, const Tensor& scale, const Tensor& zero_point,
+                const Tensor& enabled, int64_t low, int64_t high) {
+  check_range("fake_quantize_per_tensor_affine", self, low, high);
+  auto first = [](const Tensor& t) { return select(flatten(t), 0, 0); };
+  Tensor factor = to(first(scale), Dtype::f32);
+  auto [values, inside] = quantized(self, factor, reciprocal(factor),
+                                    to(to(first(zero_point), Dtype::i64), Dtype::f32), low, high);
+  Tensor off = eq(first(enabled), 0);
+  return {where(off, self, values), logical_or(inside, off)};
+}
+
+Pair by_channel(const Tensor& self, const Tensor& scale, const Tensor& zero_point, int64_t axis,
+                int64_t low, int64_t high) {
+  constexpr auto name = "fake_quantize_per_channel_affine";
+  check_range(name, self, low, high);
+  require(axis >= 0 && axis < self.dim(), "{}: axis must be a dimension of self, found {} for {}",
+          name, axis, self);
+  require(scale.dim() == 1 && zero_point.dim() == 1 && bool(scale.size(0) == self.size(axis)) &&
+              bool(zero_point.size(0) == self.size(axis)),
+          "{}: a scale and a zero_point for each of {} channels are expected, found {} and {}",
+          name, self.size(axis), scale, zero_point);
+  require(scale.dtype() == Dtype::f32 &&
+              (zero_point.dtype() == Dtype::i32 || zero_point.dtype() == Dtype::f32 ||
+               zero_point.dtype() == Dtype::f16),
+          "{}: scales of f32 and zero points of i32, f32 or f16 are expected, found {} and {}",
+          name, scale.dtype(), zero_point.dtype());
+  Dims sizes(static_cast<size_t>(self.dim()), SymInt(1));
+  sizes[static_cast<size_t>(axis)] = self.size(axis);
+  Tensor factor = reshape(scale, list_of(sizes));
+  return quantized(self, factor, reciprocal(factor),
+                   reshape(to(zero_point, Dtype::f32), list_of(sizes)), low, high,
+                   zero_point.dtype() == Dtype::i32);
+}
+
+Tensor masked(const Tensor& grad, const Tensor& mask) {
+  require(mask.dtype() == Dtype::bool_, "fake_quantize: a mask of bool is expected, found {}",
+          mask.dtype());
+  return mul(grad, mask);
+}
+
+constexpr Vjp through_mask = {{"self", "grad, result1", fn<masked>}};
+
+}  // namespace
+
+static constexpr OpDef rows[] = {
+    {.schema = "fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int "
+               "quant_min, int quant_max) -> Tensor",
+     .decomp =
+         [](const Tensor& self, double scale, int64_t zero_point, int64_t low, int64_t high) {
+           return fake_quantize_per_tensor_affine_cachemask(self, scale, zero_point, low, high)
+               .output;
+         }},
+    {.schema = "fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor "
+               "zero_point, int quant_min, int quant_max) -> Tensor",
+     .decomp =
+         [](const Tensor& self, const Tensor& scale, const Tensor& zero_point, int64_t low,
+            int64_t high) {
+           return _fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
+                      self, scale, zero_point, ones({1}, Dtype::i64, std::nullopt, self.device()),
+                      low, high)
+               .output;
+         }},
+    {.schema = "fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int "
+               "zero_point, int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
+     .decomp = fn<by_numbers>,
+     .vjp = through_mask},
+    {.schema = "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor "
+               "scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int "
+               "quant_max) -> (Tensor output, Tensor mask)",
+     .decomp = fn<by_tensors>,
+     .vjp = through_mask},
+    {.schema = "fake_quantize_per_tensor_affine_cachemask_backward(Tensor grad, Tensor mask) -> "
+               "Tensor",
+     .decomp = fn<masked>},
+    {.schema = "fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, "
+               "int axis, int quant_min, int quant_max) -> Tensor",
+     .decomp =
+         [](const Tensor& self, const Tensor& scale, const Tensor& zero_point, int64_t axis,
+            int64_t low, int64_t high) {
+           return fake_quantize_per_channel_affine_cachemask(self, scale, zero_point, axis, low,
+                                                             high)
+               .output;
+         }},
+    {.schema = "fake_quantize_per_channel_affine_cachemask(Tensor self, Tensor scale, Tensor "
+               "zero_point, int axis, int quant_min, int quant_max) -> (Tensor output, Tensor "
+               "mask)",
+     .decomp = fn<by_channel>,
+     .vjp = through_mask},
+    {.schema = "fake_quantize_per_channel_affine_cachemask_backward(Tensor grad, Tensor mask) -> "
+               "Tensor",
+     .decomp = fn<masked>},
+};
+
+extern constinit const OpFamily op_family_nn_fake_quantize{rows};
+
+}  // namespace tenon::ops

@@ -1,0 +1,148 @@
+// L-BFGS takes the steps of torch.optim.LBFGS, whoever runs its closure.
+#include "unit/nn/nn_test.h"
+
+#include <tenon/compile.h>
+#include <tenon/optim/lbfgs.h>
+
+#include <filesystem>
+
+namespace tenon {
+namespace {
+
+const StateDict& recording() {
+  static const StateDict recorded = nn_recording("lbfgs");
+  return recorded;
+}
+
+std::vector<Tensor> start_parameters() {
+  std::vector<Tensor> out;
+  for (const auto& [i, p] : below(recording(), "start")) out.push_back(p.clone().requires_grad_());
+  return out;
+}
+
+const std::map<std::string, optim::LBFGSOptions>& cases() {
+  static const std::map<std::string, optim::LBFGSOptions> all{
+      {"plain", {.lr = 0.5, .max_iter = 4}},
+      {"short_history", {.lr = 0.25, .max_iter = 6, .history_size = 2}},
+      {"wolfe", {.max_iter = 5, .strong_wolfe = true}},
+      {"wolfe_few_calls", {.lr = 3, .max_iter = 8, .max_eval = 5, .strong_wolfe = true}},
+      {"wolfe_maximize", {.max_iter = 3, .strong_wolfe = true, .maximize = true}},
+      {"converges", {.tolerance_grad = 1e-2, .strong_wolfe = true}},
+  };
+  return all;
+}
+
+struct Problem {
+  std::vector<Tensor> parameters = start_parameters();
+  optim::LBFGS optimizer;
+  bool maximizes;
+  int64_t calls = 0;
+
+  explicit Problem(const std::string& name)
+      : optimizer(parameters, cases().at(name)), maximizes(cases().at(name).maximize) {}
+  Tensor operator()() {
+    ++calls;
+    optimizer.zero_grad();
+    Tensor out = tanh(recording().at("x").matmul(parameters[0]) + parameters[1]);
+    Tensor loss = (out - recording().at("y")).square().mean();
+    if (maximizes) loss = -loss;
+    loss.backward();
+    return loss;
+  }
+};
+
+class Lbfgs : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Lbfgs, StepsLikeThatOfPyTorch) {
+  Problem problem(GetParam());
+  for (int step = 0; step < 4; ++step) {
+    Tensor loss = problem.optimizer.step([&] { return problem(); });
+    std::string at = GetParam() + message("/{}/", step);
+    EXPECT_EQ(difference(loss.detach(), recording().at(at + "loss"), 1e-6), "") << at;
+    for (size_t i = 0; i < 2; ++i)
+      EXPECT_EQ(difference(problem.parameters[i], recording().at(at + message("{}", i)), 1e-6), "")
+          << at << i;
+  }
+  EXPECT_EQ(problem.calls, recording().at(GetParam() + "/evaluations").item<int64_t>());
+  EXPECT_EQ(problem.optimizer.n_evaluations(), problem.calls);
+}
+
+TEST_P(Lbfgs, GoesOnFromASavedState) {
+  Problem problem(GetParam()), other(GetParam());
+  auto file = (std::filesystem::temp_directory_path() / ("tenon_lbfgs_" + GetParam())).string() +
+              ".safetensors";
+  for (int step = 0; step < 4; ++step) {
+    if (step == 2) {
+      problem.optimizer.save_state(file);
+      other.optimizer.load_state(file);
+      std::filesystem::remove(file);
+      NoGradGuard no_grad;
+      for (size_t i = 0; i < 2; ++i) other.parameters[i].copy_(problem.parameters[i]);
+    }
+    problem.optimizer.step([&] { return problem(); });
+    if (step >= 2) other.optimizer.step([&] { return other(); });
+  }
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_TRUE(equal(problem.parameters[i], other.parameters[i])) << i;
+}
+
+TEST_P(Lbfgs, CallsACompiledClosureAndIsCalledInACompiledBody) {
+  Problem plain(GetParam()), inner(GetParam()), outer(GetParam());
+  auto closure = compile([&] { return inner(); }, {.backend = "aot_eager"});
+  auto body = compile(
+      [&](const Tensor& x) {
+        return outer.optimizer.step([&] { return outer(); }).detach() + x.sum();
+      },
+      {.backend = "aot_eager"});
+  for (int step = 0; step < 3; ++step) {
+    Tensor loss = plain.optimizer.step([&] { return plain(); });
+    inner.optimizer.step([&] { return closure(); });
+    EXPECT_EQ(difference(body(zeros({2})), loss.detach(), 1e-6), "");
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(difference(inner.parameters[i], plain.parameters[i]), "");
+    EXPECT_EQ(difference(outer.parameters[i], plain.parameters[i]), "");
+  }
+}
+
+std::vector<std::string> case_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, options] : cases()) names.push_back(name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Recorded, Lbfgs, ::testing::ValuesIn(case_names()),
+                         [](const auto& info) { return info.param; });
+
+TEST(LbfgsErrors, LeaveTheParametersInPlace) {
+  Problem problem("wolfe");
+  problem.optimizer.step([&] { return problem(); });
+  std::vector<Tensor> before;
+  for (const Tensor& p : problem.parameters) before.push_back(p.detach().clone());
+  int64_t calls = 0;
+  EXPECT_THROW(problem.optimizer.step([&]() -> Tensor {
+    if (++calls == 2) throw std::runtime_error("in the search");
+    return problem();
+  }),
+               std::runtime_error);
+  for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(equal(problem.parameters[i], before[i]));
+  Tensor first = problem.optimizer.step([&] { return problem(); });
+  EXPECT_LT(problem().item<float>(), first.item<float>());
+}
+
+TEST(LbfgsErrors, NameWhatIsWrong) {
+  Problem problem("plain");
+  EXPECT_EQ(message_of([&] { problem.optimizer.Optimizer::step(); }), "no error");
+  problem();
+  EXPECT_EQ(message_of([&] { problem.optimizer.Optimizer::step(); }),
+            "LBFGS: parameters are not updated one by one; call step(closure)");
+  EXPECT_EQ(message_of([&] { problem.optimizer.step([] { return zeros({2}); }); }),
+            "LBFGS: the closure must return the loss, one number, found f32[2]");
+  EXPECT_EQ(message_of([&] { optim::LBFGS({zeros({2}).requires_grad_()}, {.max_iter = 0}); }),
+            "LBFGS: expected max_iter and history_size of 1 or more, found 0 and 100");
+  EXPECT_EQ(message_of([&] { problem.optimizer.load_state_dict({}); }),
+            "LBFGS: the state has no group.0.lr; is it that of another optimizer?");
+}
+
+}  // namespace
+}  // namespace tenon
