@@ -82,6 +82,10 @@ class Lives {
   int64_t now_ = 0;
 };
 
+// Blocks that began at the same place of a page would lie in the same sets of the cache, and a load
+// of one would wait for a store to another.
+constexpr int64_t apart = 5 * 64;
+
 }  // namespace
 
 void place_registers(Code& code, const std::vector<Register>& registers) {
@@ -106,7 +110,7 @@ void place_registers(Code& code, const std::vector<Register>& registers) {
     if (free == slots.end()) {
       if (registers[r].is_block) end = (end + 63) / 64 * 64;
       slots.push_back({end, 0, bytes});
-      end += static_cast<int64_t>(bytes);
+      end += static_cast<int64_t>(bytes) + (registers[r].is_block ? apart : 0);
       free = slots.end() - 1;
     }
     free->busy_until = lives[r].last;
