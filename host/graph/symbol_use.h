@@ -52,6 +52,8 @@ class SymbolUse {
   }
 
  private:
+  template <class F>
+  void each_in_arguments(const Node& node, F f);
   const std::vector<uint32_t>& of(const Expr* expr);
 
   const Graph& graph_;
@@ -62,14 +64,20 @@ class SymbolUse {
 template <class F>
 void SymbolUse::each_of(const Node& node, F f) {
   if (positions_.empty()) return;
+  each_in_arguments(node, f);
+  for (uint32_t r = 0; r < node.n_results; ++r) each_of(graph_.value(node.first_result + r), f);
+}
+
+template <class F>
+void SymbolUse::each_in_arguments(const Node& node, F f) {
   for (const Value& a : node.args) {
     for_each_symbolic(a, [&](Number n) { each_of(n, f); });
     if (a.tag != Tag::graph) continue;
-    // Bodies may mention the symbols of the graph around them.
+    // Bodies may mention the symbols of the graph around them. Results of their nodes are among
+    // their own values.
     for (const GraphValue& value : a.as<Graph>()->values()) each_of(value, f);
-    for (const Node& inner : a.as<Graph>()->nodes()) each_of(inner, f);
+    for (const Node& inner : a.as<Graph>()->nodes()) each_in_arguments(inner, f);
   }
-  for (uint32_t r = 0; r < node.n_results; ++r) each_of(graph_.value(node.first_result + r), f);
 }
 
 }  // namespace tenon

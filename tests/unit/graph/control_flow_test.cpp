@@ -5,6 +5,7 @@
 #include "graph/body.h"
 #include "graph/interpret.h"
 #include "graph/passes/passes.h"
+#include "graph/symbol_use.h"
 #include "graph/text/parse.h"
 #include "graph/text/print.h"
 #include "graph/verify.h"
@@ -12,6 +13,8 @@
 #include <tenon/ops.h>
 
 #include <gmock/gmock.h>
+
+#include <set>
 
 using namespace tenon;
 using ::testing::HasSubstr;
@@ -160,4 +163,24 @@ TEST(ControlFlowGraph, LoopsThatCannotGoOnAreFound) {
                               "    output %r\n")),
               HasSubstr("result 0 of body_graph is f32[4]; expected f32[2]"));
   EXPECT_EQ(values(run(loop(one, twice), {tensor({1.f, 1.f})})[0]), (Floats{8, 8}));
+}
+
+// Results of a body's nodes are counted in the body: taken for values of the graph around it, they
+// named wrong symbols, or lay behind its last value.
+TEST(ControlFlow, SymbolsOfABodyAreThoseOfItsOwnValues) {
+  auto body = [](const std::string& name) {
+    return "  graph @" + name +
+           " {\n    symbol s0 from size(%a, 0)\n    input %a: f32[s0]\n"
+           "    %r: f32[s0] = aten.mul.Scalar(%a, 2)\n    %t: f32[s0] = aten.relu.default(%r)\n"
+           "    output %t\n  }\n";
+  };
+  auto graph = parse_graph(
+      in_graph("  symbol s0 hint 4 from size(%x, 0)\n  symbol s1 hint 5 from size(%y, 0)\n" +
+               body("then") + body("else") +
+               "  input %x: f32[s0]\n  input %y: f32[s1]\n  input %p: bool[]\n"
+               "  %z: f32[s0] = higher_order.cond.default(%p, @then, @else, [%x])\n  output %z"));
+  SymbolUse use(*graph);
+  std::set<uint32_t> met;
+  for (const Node& node : graph->nodes()) use.each_of(node, [&](uint32_t at) { met.insert(at); });
+  EXPECT_EQ(met, std::set<uint32_t>{0});
 }
