@@ -25,16 +25,15 @@ double wall_us(const std::function<void()>& call) {
 }
 
 /// Directly and recorded, with the time of the first call of the former.
-template <class F>
-void measure_modes(const std::string& name, F f, bool is_whole_step = false) {
+template <class F, class... Inputs>
+void measure_modes(const std::string& name, F f, bool is_whole_step, const Inputs&... inputs) {
   for (const char* mode : {"", "reduce-overhead"}) try {
       auto compiled = tenon::compile(f, {.fullgraph = is_whole_step, .mode = mode});
-      double first = wall_us([&] { compiled(); });
+      auto call = [&] { compiled(inputs...); };
+      double first = wall_us(call);
       if (!*mode) report(name + ", first call", first, 0);
-      double second = wall_us([&] { compiled(); });
-      int calls = static_cast<int>(std::clamp(2e5 / second, 10.0, 1000.0));
-      report(name + (*mode ? ", recorded loop" : ", loop"), loop_time([&] { compiled(); }, calls),
-             0);
+      int calls = static_cast<int>(std::clamp(2e5 / wall_us(call), 10.0, 1000.0));
+      report(name + (*mode ? ", recorded loop" : ", loop"), loop_time(call, calls), 0);
     } catch (const std::exception& e) {
       std::printf("%s %s: %s\n", name.c_str(), mode, e.what());
     }
@@ -48,8 +47,9 @@ void measure_resnet18() {
     net.eval();
     net.to(gpu), net.to(dtype);
     Tensor x = tenon::randn({batch, 3, 224, 224}).to(gpu, dtype);
-    measure_modes("resnet18 batch " + std::to_string(batch) + " " + tenon::to_text(dtype),
-                  [&] { return net(x); });
+    measure_modes(
+        "resnet18 batch " + std::to_string(batch) + " " + tenon::to_text(dtype),
+        [&](const Tensor& images) { return net(images); }, false, x);
   }
 }
 

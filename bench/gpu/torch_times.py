@@ -50,13 +50,6 @@ def row(name, function, *args, measure=on_device):
     print(f"{name:44s}", "  ".join(told), flush=True)
 
 
-def mlp(x, *parameters):
-    n = len(parameters) // 2
-    for w, b in zip(parameters[:n], parameters[n:]):
-        x = F.relu(F.linear(x, w, b))
-    return x
-
-
 def tensor(*sizes, dtype=torch.float32):
     return torch.randn(*sizes, device="cuda", dtype=dtype)
 
@@ -187,7 +180,7 @@ if __name__ == "__main__":
     parts()
     for name, dtype in (("bf16", torch.bfloat16), ("tf32", torch.float32), ("f32", torch.float32)):
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
-        parameters = [tensor(1024, 1024, dtype=dtype) * 0.03 for _ in range(8)]
-        parameters += [tensor(1024, dtype=dtype) for _ in range(8)]
-        x = tensor(64, 1024, dtype=dtype)
-        row(f"MLP 8 x 1024, batch 64 {name}, loop", mlp, x, *parameters, measure=in_loop)
+        layers = [layer for _ in range(8) for layer in (torch.nn.Linear(1024, 1024), torch.nn.ReLU())]
+        mlp, x = torch.nn.Sequential(*layers).cuda().to(dtype), tensor(64, 1024, dtype=dtype)
+        with torch.no_grad():
+            row(f"MLP 8 x 1024, batch 64 {name}, loop", mlp, x, measure=in_loop)

@@ -104,7 +104,8 @@ std::unique_ptr<inductor::Executable> compile(const tn_compile_request& request,
   if (choices.verifies) loopir::require_sound(loopir::problem_of(parts.program, parts.schedule));
 
   // What depends on parameters only is made once, and again when those change.
-  if (choices.freezes) parts.is_prepacked = inductor::find_prepacked(parts.program, parts.schedule);
+  if (choices.freezes)
+    parts.is_prepacked = loopir::find_static_items(parts.program, parts.schedule);
   parts.is_prepacked.resize(parts.schedule.items.size());
 
   make_kernels(parts);

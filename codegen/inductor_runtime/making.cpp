@@ -1,5 +1,7 @@
 #include "making.h"
 
+#include <loopir/making/static_items.h>
+
 #include <algorithm>
 #include <set>
 
@@ -7,14 +9,6 @@ namespace inductor {
 
 using loopir::Buffer;
 using loopir::Id;
-
-std::vector<bool> static_buffers(const loopir::Program& p) {
-  std::vector<bool> out(p.buffers.size(), false);
-  for (Id b = 0; b < p.buffers.size(); ++b)
-    out[b] = p.buffers[b].place == Buffer::Place::constant ||
-             (p.buffers[b].place == Buffer::Place::input && p.is_static_input[p.buffers[b].slot]);
-  return out;
-}
 
 static std::vector<int64_t> hints_of(const loopir::Program& p) {
   std::vector<int64_t> out;
@@ -51,34 +45,6 @@ static bool runs_by_rows(const Parts& parts, size_t item, const std::vector<bool
   const auto& product = std::get<loopir::Product>(parts.schedule.items[item]);
   bool is_packed = is_static[product.right.buffer] && parts.options.packs_weights;
   return prepare(p, product, is_packed, parts.options.workers)->runs_by_rows(hints_of(p));
-}
-
-// Items that read parameters and constants only, and what is made of those: no number of a call.
-std::vector<bool> find_prepacked(loopir::Program& p, const loopir::Schedule& schedule) {
-  std::vector<bool> changes(p.buffers.size(), false),
-      out;  // by buffer: some writer is not prepacked
-  for (bool is_stable = false; !is_stable;) {
-    is_stable = true;
-    out.clear();
-    std::vector<bool> is_static = static_buffers(p);
-    for (const loopir::Item& item : schedule.items) {
-      loopir::Access access = loopir::access_of(p, item);
-      bool all = !access.reads.empty() && !std::holds_alternative<loopir::Extern>(item) &&
-                 !std::holds_alternative<loopir::Attention>(item) &&
-                 !std::holds_alternative<loopir::Recurrence>(item) &&
-                 !loopir::reads_numbers(p, item);
-      for (Id b : access.reads) all &= is_static[b];
-      for (Id b : access.writes)
-        all &= p.buffers[b].place == Buffer::Place::temporary && !changes[b];
-      out.push_back(all);
-      for (Id b : access.writes) {
-        is_stable &= all || changes[b];
-        is_static[b] = all;
-        changes[b] = changes[b] || !all;
-      }
-    }
-  }
-  return out;
 }
 
 // A kernel in a region is part of the products there: what is done before the first or after one.
@@ -124,7 +90,7 @@ void count_items(Parts& parts) {
 }
 
 std::vector<bool> static_when_prepacked(Parts& parts) {
-  std::vector<bool> out = static_buffers(parts.program);
+  std::vector<bool> out = loopir::static_buffers(parts.program);
   for (size_t i = 0; i < parts.schedule.items.size(); ++i)
     if (parts.is_prepacked[i])
       for (Id b : loopir::access_of(parts.program, parts.schedule.items[i]).writes) out[b] = true;

@@ -6,11 +6,6 @@
 
 namespace inductor {
 
-/// By buffer: whether it is a constant, or an input whose address stays.
-std::vector<bool> static_buffers(const loopir::Program& p);
-/// By item: whether it depends on parameters and constants only, so that it is prepacked.
-std::vector<bool> find_prepacked(loopir::Program& p, const loopir::Schedule& schedule);
-
 /// Whether a convolution or a gradient of one has a fast kernel, for the sizes seen and on every
 /// processor that the code is for.
 bool has_fast_kernel(const loopir::Program& p, const loopir::Step& step, const RunOptions& options);

@@ -96,6 +96,13 @@ struct Accesses {
     if (a.log_sums) out.writes.push_back(a.log_sums->buffer);
     return out;
   }
+  Access operator()(const AttentionGradient& g) const {
+    Access out{{g.gradient.buffer, g.of.query.buffer, g.of.key.buffer, g.of.value.buffer,
+                g.of.result.buffer, g.of.log_sums->buffer},
+               {g.of_query.buffer, g.of_key.buffer, g.of_value.buffer}};
+    if (g.of.mask) out.reads.push_back(g.of.mask->buffer);
+    return out;
+  }
   Access operator()(const Recurrence& r) const {
     Access out;
     auto add = [](const View& v, Ids& list) {
@@ -161,6 +168,9 @@ struct NumbersRead {
   }
   bool operator()(const Attention& a) const {
     return in_views({&a.query, &a.key, &a.value, &a.result}, a.mask, {});
+  }
+  bool operator()(const AttentionGradient& g) const {
+    return (*this)(g.of) || in_views({&g.gradient, &g.of_query, &g.of_key, &g.of_value}, {}, {});
   }
   bool operator()(const Recurrence& r) const {
     return std::any_of(r.directions.begin(), r.directions.end(), [&](const auto& d) {

@@ -72,6 +72,11 @@ void fields(V& v, Attention& a) {
 }
 
 template <class V>
+void fields(V& v, AttentionGradient& g) {
+  each(v, g.of, g.gradient, g.of_query, g.of_key, g.of_value, g.name);
+}
+
+template <class V>
 void fields(V& v, RecurrentDirection& d) {
   each(v, d.input, d.weights, d.bias, d.state, d.last_state, d.cell, d.last_cell, d.result,
        d.is_backward);

@@ -57,7 +57,7 @@ class Fusion {
     take_steps();
     while (fuse_best()) {
     }
-    if (options_.joins_points) join_points();
+    if (options_.joins_points) join_points(), join_small_loops();
     return finish();
   }
 
@@ -209,6 +209,50 @@ class Fusion {
     Group all = *a.group;
     for (const Loop& loop : b.group->loops) all.loops.push_back(loop);
     if (!is_legal(all, a.group->loops.size())) return false;
+    accept(ia, ib, std::move(all));
+    return true;
+  }
+
+  /// How many points a group of plain loops over few of them has, or 0.
+  int64_t small_points(const Node& n) const {
+    constexpr int64_t most = 4096;
+    if (!n.group) return 0;
+    int64_t out = 1;
+    for (Id v : n.group->loops[0].outer) {
+      auto extent = x_.number_of(x_.extent_of(v));
+      if (!extent || *extent < 1 || *extent > most / out) return 0;
+      out *= *extent;
+    }
+    for (const Loop& l : n.group->loops) {
+      bool is_plain = l.reduced.empty() && !l.is_scan && !l.is_scatter() && l.store == Store::set;
+      if (!is_plain || l.outer.size() != n.group->loops[0].outer.size()) return 0;
+    }
+    return out > 1 ? out : 0;
+  }
+
+  // The updates of small parameters share nothing either, and are as many points each.
+  void join_small_loops() {
+    std::vector<std::pair<int64_t, uint32_t>> small;
+    for (uint32_t n : order())
+      if (int64_t points = small_points(nodes_[n])) small.emplace_back(points, n);
+    for (size_t i = 1; i < small.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (small[j].first == small[i].first && nodes_[small[j].second].group &&
+            join_small_loops(small[j].second, small[i].second))
+          break;
+  }
+  bool join_small_loops(uint32_t ia, uint32_t ib) {
+    const Node &a = nodes_[ia], &b = nodes_[ib];
+    bool meets_writes = meets(a.access.writes, b.access.writes) ||
+                        meets(a.access.reads, b.access.writes) ||
+                        meets(a.access.writes, b.access.reads);
+    if (meets_writes || a.before.has(ib) || b.before.has(ia)) return false;
+    if (a.group->loops.size() + b.group->loops.size() > options_.most_loops) return false;
+    auto unified = unify(x_, *a.group, a.group->loops[0].index, *b.group, b.group->loops[0].index);
+    if (!unified) return false;
+    Group all = std::move(unified->a);
+    for (Loop& loop : unified->b.loops) all.loops.push_back(std::move(loop));
+    if (common_outer(all).size() != all.loops[0].outer.size()) return false;
     accept(ia, ib, std::move(all));
     return true;
   }
@@ -410,7 +454,8 @@ class Fusion {
   }
 
   std::vector<bool> needed_outside(uint32_t group) const {
-    std::vector<bool> out(program_.buffers.size(), false);
+    std::vector<bool> out;
+    for (const Buffer& b : program_.buffers) out.push_back(b.place == Buffer::Place::input);
     for (const Output& o : program_.outputs)
       if (o.kind != Output::Kind::absent) out[o.view.buffer] = true;
     for (uint32_t n = 0; n < nodes_.size(); ++n)

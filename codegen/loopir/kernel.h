@@ -37,8 +37,8 @@ struct Kernel {
   std::set<uint32_t> nodes;  // of the graph, of which it computes a part
 };
 
-using Item =
-    std::variant<Kernel, Product, Convolution, ConvolutionGradient, Attention, Recurrence, Extern>;
+using Item = std::variant<Kernel, Product, Convolution, ConvolutionGradient, Attention,
+                          AttentionGradient, Recurrence, Extern>;
 
 struct FusionOptions {
   int64_t threads = 1;

@@ -71,6 +71,8 @@ class GraphLowering {
   void lower_node_by_rules(const node& node);
   std::vector<uint32_t> find_memory() const;
   void lower_outputs();
+  bool is_update(const node& n);
+  void lower_update(const node& n);
 
   Program& program_;
   tenon::plugin::graph graph_;
@@ -86,13 +88,49 @@ void GraphLowering::run() {
   to_.tensors.resize(graph_.values());
   lower_inputs();
   count_reads();
+  std::vector<uint32_t> updates;
   for (uint32_t i = 0; i < graph_.size(); ++i) {
     node n = graph_.at(i);
     if (n.tags & (TN_TAG_HIGHER_ORDER | TN_TAG_DATA_DEPENDENT))
       throw declined(text("{} is not compiled", sv(n.op_name)));
-    lower_node(i, n);
+    if (is_update(n))
+      updates.push_back(i);
+    else
+      lower_node(i, n);
   }
   lower_outputs();
+  for (uint32_t i : updates) lower_update(graph_.at(i));
+}
+
+// Whether a node gives an input its new value: graphs that write inputs do so at their end.
+bool GraphLowering::is_update(const node& n) {
+  bool is = sv(n.op_name) == "aten.copy_.default" && to_.is_tensor(n.args[0]) &&
+            to_.is_tensor(n.args[1]) && graph_.value_at(n.args[0].u.value).source == TN_SRC_INPUT;
+  if (is) to_.tensors[n.first_result] = to_.tensors[n.args[1].u.value];
+  return is;
+}
+
+// The value in memory of its own, laid out as the input is, then a copy by the host. Outputs and
+// other new values have been computed by then: their expressions read what the input was.
+void GraphLowering::lower_update(const node& n) {
+  value to = graph_.value_at(n.args[0].u.value);
+  uint32_t from = n.args[1].u.value;
+  Tensor t = *to_.tensors[from];
+  auto view = to_.as_view(t);
+  auto place = view ? program_.buffers[view->buffer].place : Buffer::Place::input;
+  bool is_own = place == Buffer::Place::temporary || place == Buffer::Place::output;
+  if (!is_own && t.dtype == to.dtype) {
+    Id buffer = program_.add_buffer(
+        {Buffer::Place::temporary, 0, t.dtype, to_.arguments.indices_of(to.dims()),
+         to_.arguments.indices_of(to.stride_dims()), std::string(sv(to.name))});
+    size_t first = program_.steps.size();
+    to_.tensors[from] = to_.stored(t, buffer, program_.buffers[buffer].name.c_str());
+    mark_loops(program_, first, nodes_of_[from]);
+  }
+  lower_extern(to_, n);
+  auto& copy = std::get<Extern>(program_.steps.back());
+  copy.has_effect = copy.is_ordered = true;
+  copy.results = {none};
 }
 
 void GraphLowering::lower_inputs() {

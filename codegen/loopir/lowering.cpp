@@ -170,8 +170,7 @@ int Lowering::cost(Id value, int limit) {
   return sum;
 }
 
-Tensor Lowering::cheap(const Tensor& t, const char* name) {
-  int limit = options.repeated_operations;
+Tensor Lowering::cheap(const Tensor& t, const char* name, int limit) {
   return cost(t.value, limit) > limit ? realised(t, name) : t;
 }
 

@@ -96,7 +96,11 @@ struct Lowering {
   void set(Id graph_value, Tensor t);
   /// In memory, and read from there.
   Tensor realised(const Tensor& t, const char* name);
-  Tensor cheap(const Tensor& t, const char* name);
+  Tensor cheap(const Tensor& t, const char* name) {
+    return cheap(t, name, options.repeated_operations);
+  }
+  /// In memory where an element takes more operations than that.
+  Tensor cheap(const Tensor& t, const char* name, int operations);
   /// Folds the last `n` variables of a value that was made with them.
   Tensor folded(
       Fold fold, int32_t dtype, Ids sizes, Ids reduced_sizes, const char* name,

@@ -255,8 +255,9 @@ std::string text_of(const Program& program) {
     } else if (const auto* e = std::get_if<Extern>(&step)) {
       out += "extern " + e->name + "\n";
     } else {
-      const char* const kinds[] = {"loop ",      "product ",    "convolution ", "gradient ",
-                                   "attention ", "recurrence ", "extern "};
+      const char* const kinds[] = {"loop ",       "product ",   "convolution ",
+                                   "gradient ",   "attention ", "attention gradients ",
+                                   "recurrence ", "extern "};
       static_assert(std::size(kinds) == std::variant_size_v<Step>);
       out += kinds[step.index()] + std::visit([](const auto& s) { return s.name; }, step) + "\n";
     }
@@ -297,6 +298,11 @@ std::string text_of(Program& program, const Schedule& schedule) {
     } else if (const auto* a = std::get_if<Attention>(&item)) {
       out += "attention " + text_of_view(x, a->result) + " = " + text_of_view(x, a->query) + ", " +
              text_of_view(x, a->key) + ", " + text_of_view(x, a->value) + "\n";
+    } else if (const auto* h = std::get_if<AttentionGradient>(&item)) {
+      out += "gradients of attention " + text_of_view(x, h->of_query) + ", " +
+             text_of_view(x, h->of_key) + ", " + text_of_view(x, h->of_value) + " = " +
+             text_of_view(x, h->gradient) + ", " + text_of_view(x, h->of.query) + ", " +
+             text_of_view(x, h->of.key) + ", " + text_of_view(x, h->of.value) + "\n";
     } else if (const auto* r = std::get_if<Recurrence>(&item)) {
       for (const RecurrentDirection& d : r->directions)
         out += std::string("recurrence ") + name_of(r->cell) +

@@ -154,7 +154,16 @@ struct Attention {
   int32_t mask_dtype = TN_F32;
   bool is_causal = false;
   double scale = 1;
+  Id factor = none;              // a number that scales besides, where it is known at the call only
   std::optional<View> log_sums;  // of each row, f32, [b, h, m, 1]: a result for who asks
+  std::string name;
+};
+
+/// The gradients of one, by FlashAttention's formulas.
+struct AttentionGradient {
+  Attention of;                     // its result and log-sums are read
+  View gradient;                    // of the result
+  View of_query, of_key, of_value;  // the results
   std::string name;
 };
 
@@ -193,8 +202,8 @@ struct Extern {
   bool is_random = false;            // it draws from the host's generator
 };
 
-using Step =
-    std::variant<Loop, Product, Convolution, ConvolutionGradient, Attention, Recurrence, Extern>;
+using Step = std::variant<Loop, Product, Convolution, ConvolutionGradient, Attention,
+                          AttentionGradient, Recurrence, Extern>;
 
 /// One graph output.
 struct Output {
@@ -258,6 +267,7 @@ struct LoweringOptions {
   int32_t device_type = TN_DEV_CPU;  // where the graph runs
   int most_operations = 96;          // an expression of more becomes a tensor in memory
   int repeated_operations = 3;     // one that several ops read is computed by each up to this many
+  int window_operations = 3;       // the same, of what windows that overlap read
   bool may_transform = false;      // convolutions
   bool multiplies_bf16 = false;    // in products, as it is; else it is made f32 before
   bool multiplies_f16 = false;     // the same, also in convolutions
@@ -266,6 +276,7 @@ struct LoweringOptions {
   bool rounds_narrow = false;      // bf16 and f16 after each op
   bool optimizes_layout = true;    // images between convolutions are channels-last
   bool shares_images = false;      // what a convolution reads is read there by others, too
+  bool adds_biases_apart = false;  // of 16-bit convolutions and of those of a few channels
   bool stores_scalars = false;     // numbers that take long are computed once, not by all elements
   bool splits_reductions = false;  // long folds of few rows are cut into parts
   int64_t fold_blocks = 0;         // as many as give that many blocks of threads; 0: a fixed number

@@ -101,7 +101,8 @@ class Description {
 }  // namespace
 
 RecordedPiece::RecordedPiece(const tn_compile_request& request, PieceCode code, const Piece& piece,
-                             const Settings& settings, const std::string& name) {
+                             const Settings& settings, const std::string& name)
+    : before_(std::move(code.before)) {
   Description description(request, piece);
   auto body = std::make_unique<Body>(Body{std::move(code.launches)});
   tn_cuda_function_info info{};
@@ -140,6 +141,7 @@ void RecordedPiece::run(std::span<tn_tensor*> inputs, std::span<tn_tensor*> outp
   c.n_outputs = static_cast<uint32_t>(outputs.size());
   c.inputs = inputs.data();
   c.outputs = outputs.data();
+  if (before_) before_(c);
   check(cuda().function_run(function_, &c));
 }
 

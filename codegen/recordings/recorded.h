@@ -20,6 +20,7 @@ using Launches = std::function<void(tn_call&)>;
 /// A piece as it is launched.
 struct PieceCode {
   Launches launches;
+  Launches before = {};     ///< what each run begins with, recorded or not; it is not recorded
   bool is_planned = false;  ///< nothing is left to the first call, so that one is recorded
 };
 
@@ -39,6 +40,7 @@ class RecordedPiece {
 
  private:
   tn_cuda_function* function_ = nullptr;
+  Launches before_;
 };
 
 /// Who makes the code of recorded pieces.

@@ -6,6 +6,7 @@
 #include "core/device/device_memory.h"
 #include "core/device/overwritten.h"
 #include "ops/forms/device_draws.h"
+#include "ops/forms/device_forms.h"
 #include "ops/forms/functional_form.h"
 #include "ops/op_ids.h"
 #include "ops/op_kernels.h"
@@ -216,6 +217,7 @@ void run_on_device(const CallArgs& call) {
   if (device && has_statistics(call)) return run_with_statistics(call);
   bool only_decomposes = def.decomp && !def.formula && !def.eager;
   if (only_decomposes) return run_decomposed(call);
+  if (run_as_others(call)) return;
   if (!call.op->mutated_args && run_compiled(call, *device)) return;
   if (def.decomp) return run_decomposed(call);
   if (const OpEntry* functional = functional_by_name(*call.op)) {

@@ -172,7 +172,7 @@ std::unique_ptr<Executable> compile_once(const Job& job) {
   if (given.verify) loopir::require_sound(loopir::problem_of(parts.program, parts.schedule));
 
   // What depends on parameters only is prepacked, and again when those change.
-  parts.is_prepacked = find_prepacked(parts.program, parts.schedule);
+  parts.is_prepacked = loopir::find_static_items(parts.program, parts.schedule);
 
   make_code(job.request.ctx, given, parts);
   describe_items(parts);

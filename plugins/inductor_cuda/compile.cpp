@@ -6,9 +6,11 @@
 #include "products/product_steps.h"
 
 #include <loopir/lower/convolutions.h>
+#include <loopir/making/static_items.h>
 #include <loopir/verify.h>
 #include <tenon/device.h>
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 
@@ -65,7 +67,8 @@ DnnOptions dnn_options(const Job& job) {
 loopir::Program lowered(const Job& job) try {
   loopir::LoweringOptions options = lowering_options(job.given, job.device);
   options.externs = job.externs;
-  options.optimizes_layout = options.shares_images = has_images_for_dnn(job);
+  options.optimizes_layout = options.shares_images = options.adds_biases_apart =
+      has_images_for_dnn(job);
   return loopir::lower(job.request, options);
 } catch (const declined& why) {
   refuse(job, why.what());
@@ -85,10 +88,18 @@ bool is_to_fail(const loopir::Kernel& kernel, const std::string& part) {
   return !part.empty() && (part == "*" || kernel.name.find(part) != std::string::npos);
 }
 
+bool writes_inputs(Parts& parts, const loopir::Kernel& kernel) {
+  if (parts.updates.empty()) return false;
+  loopir::Access access = loopir::access_of(parts.program, loopir::Item(kernel));
+  return std::ranges::any_of(parts.updates, [&](const Update& u) {
+    return std::ranges::find(access.writes, u.buffer) != access.writes.end();
+  });
+}
+
 /// Forms and code of the schedule's kernels. Throws KernelFailure.
 void make_kernels(const Job& job, Parts& parts) {
   auto start = std::chrono::steady_clock::now();
-  std::vector<CompiledKernel*> kernels;
+  std::vector<CompiledKernel*> kernels, in_place;
   for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
     auto* kernel = std::get_if<loopir::Kernel>(&parts.schedule.items[i]);
     if (!kernel) continue;
@@ -97,13 +108,14 @@ void make_kernels(const Job& job, Parts& parts) {
     CompiledKernel& made = parts.kernels[i];
     made.name = kernel->name;
     made.plans = plans_of(parts.program, *kernel, form_options(job.given, job.request, job.device));
-    kernels.push_back(&made);
+    (writes_inputs(parts, *kernel) ? in_place : kernels).push_back(&made);
     parts.statistics.fused_nodes += kernel->n_loops - 1;
   }
-  make_code(job.request.ctx, parts.program, kernels, job.device,
-            {.numerics = numerics_of(job.given), .may_alias = job.is_single_op()},
-            parts.statistics.code);
-  parts.statistics.kernels = static_cast<uint32_t>(kernels.size());
+  CodeOptions how{.numerics = numerics_of(job.given), .may_alias = job.is_single_op()};
+  make_code(job.request.ctx, parts.program, kernels, job.device, how, parts.statistics.code);
+  how.may_alias = true;
+  make_code(job.request.ctx, parts.program, in_place, job.device, how, parts.statistics.code);
+  parts.statistics.kernels = static_cast<uint32_t>(kernels.size() + in_place.size());
   parts.statistics.codegen_ms = milliseconds_since(start);
 }
 
@@ -125,11 +137,24 @@ void make_dnn_items(const Job& job, Parts& parts) {
     const loopir::Item& item = parts.schedule.items[i];
     bool is_for_dnn = std::holds_alternative<loopir::Convolution>(item) ||
                       std::holds_alternative<loopir::ConvolutionGradient>(item) ||
-                      std::holds_alternative<loopir::Attention>(item);
+                      std::holds_alternative<loopir::Attention>(item) ||
+                      std::holds_alternative<loopir::AttentionGradient>(item);
     if (is_for_dnn)
       parts.dnn.emplace(
           i, std::make_unique<DnnItem>(parts.program, item, job.device, dnn_options(job)));
   }
+}
+
+// Halves of a training step meet other parameters at each call. Kernels alone: libraries are told
+// addresses of a call.
+void find_setup(const Job& job, Parts& parts) {
+  parts.is_static.assign(parts.schedule.items.size(), false);
+  bool is_kept = job.given.weight_prepack && job.request.stage == TN_STAGE_INFERENCE;
+  if (!is_kept) return;
+  parts.is_static = loopir::find_static_items(
+      parts.program, parts.schedule, [&](size_t item) { return parts.kernels.contains(item); });
+  parts.statistics.prepacked_items =
+      static_cast<uint32_t>(std::ranges::count(parts.is_static, true));
 }
 
 void describe_items(Parts& parts) {
@@ -178,6 +203,11 @@ std::unique_ptr<Executable> compile_once(const Job& job) {
                             .can_move = [](const loopir::Convolution&) { return false; },
                             .rounds_narrow = numerics_of(given).rounds_narrow,
                             .gelu_tanh = true});
+  // An optimiser's kernels write the parameters where they lie.
+  if (given.inplace_buffers) parts.updates = take_over_inputs(parts.program, parts.schedule);
+  parts.written_inputs =
+      copy_by_kernels(parts.program, parts.schedule, fusion_options(given, job.device));
+  for (const Update& u : parts.updates) parts.written_inputs.push_back(u.input);
   for (const loopir::FusionNote& note : parts.schedule.notes)
     parts.statistics.fusion_text +=
         note.producer + " -> " + note.consumer + ": " + note.verdict + "\n";
@@ -188,6 +218,7 @@ std::unique_ptr<Executable> compile_once(const Job& job) {
   make_kernels(job, parts);
   make_products(job, parts);
   make_dnn_items(job, parts);
+  find_setup(job, parts);
   describe_items(parts);
   parts.statistics.compile_ms = milliseconds_since(start);
   return std::make_unique<Executable>(std::move(parts));

@@ -77,6 +77,7 @@ struct Totals {
   void add(const Executable& e) {
     const Statistics& s = e.parts().statistics;
     sums.kernels += s.kernels;
+    sums.prepacked_items += s.prepacked_items;
     sums.fused_nodes += s.fused_nodes;
     sums.failed_kernels += s.failed_kernels;
     sums.extern_calls += s.extern_calls;

@@ -28,6 +28,15 @@ int64_t aligned(int64_t bytes) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
+// The host counts what its copies write, also where that is no element.
+void note_write(tn_tensor* t) {
+  int64_t none = 0, one = 1;
+  tn_tensor* empty = nullptr;
+  check(host->tensor->as_strided(t, &none, &one, 1, t->storage_offset, &empty));
+  tensor owned(empty);
+  check(host->tensor->copy(empty, empty, nullptr));
+}
+
 /// Adds the symbols that the matrices of a product depend on.
 void see_views(const loopir::Program& program, const loopir::Product& product,
                std::set<uint32_t>& symbols) {
@@ -51,6 +60,9 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
     for (Id i : b.sizes) see(i);
     for (Id i : b.strides) see(i);
   }
+  setup_.plan(p, parts_.accesses, parts_.is_static);
+  for (Id b : setup_.buffers()) in_arena_[b] = false;
+  for (const Update& u : parts_.updates) in_arena_[u.buffer] = false;
   for (const auto& [item, product] : parts_.products) see_views(p, product->product(), symbols);
   for (const auto& [item, kernel] : parts_.kernels)
     for (const KernelPlan& plan : kernel.plans) {
@@ -217,18 +229,9 @@ void* Executable::input_of(const Call& call, uint32_t slot) const {
   return t->data;
 }
 
-void Executable::call(tn_call& c) {
+void Executable::place_buffers(Call& call, std::shared_ptr<const Plan> plan) const {
   const loopir::Program& p = parts_.program;
-  std::vector<int64_t> numbers;
-  // A recording of the call draws anew each time it runs.
-  auto take = [&](uint64_t blocks, uint64_t* seed, uint64_t* first) {
-    const tn_cuda_api* api = parts_.device.api;
-    if (TN_HAS(api, reserve_random))
-      return check(api->reserve_random(parts_.device.index, c.stream, blocks, seed, first));
-    check(host->svc->rng_reserve(TN_DEV_CUDA, parts_.device.index, blocks, seed, first));
-  };
-  Call call{.c = c, .table = loopir::table_of(p, {c.syms, c.n_syms}, numbers, take)};
-  call.plan = plan_for(call.table);
+  call.plan = std::move(plan);
   call.pointers.assign(p.buffers.size(), nullptr);
   call.tensors.resize(p.buffers.size());
   if (call.plan->arena_bytes) {
@@ -242,8 +245,42 @@ void Executable::call(tn_call& c) {
     if (call.plan->offsets[b] >= 0)
       call.pointers[b] = call.arena.data<std::byte>() + call.plan->offsets[b];
   }
+  setup_.place([&](Id b, void* address) { call.pointers[b] = address; });
+  for (const Update& u : parts_.updates) call.pointers[u.buffer] = call.pointers[u.input];
+}
+
+// Its kernels read no number of the call, and so no draw.
+void Executable::prepare(tn_call& c) {
+  if (setup_.is_empty()) return;
+  setup_.prepare(c.inputs, parts_.device, c.stream, [&] {
+    std::vector<int64_t> numbers;
+    auto none_is_drawn = [](uint64_t, uint64_t* seed, uint64_t* first) { *seed = *first = 0; };
+    Call call{
+        .c = c,
+        .table = loopir::table_of(parts_.program, {c.syms, c.n_syms}, numbers, none_is_drawn)};
+    place_buffers(call, plan_for(call.table));
+    for (size_t i = 0; i < parts_.accesses.size(); ++i)
+      if (parts_.is_static[i]) run_item(call, i);
+  });
+}
+
+void Executable::call(tn_call& c) {
+  if (prepares_itself_) prepare(c);
+  const loopir::Program& p = parts_.program;
+  std::vector<int64_t> numbers;
+  // A recording of the call draws anew each time it runs.
+  auto take = [&](uint64_t blocks, uint64_t* seed, uint64_t* first) {
+    const tn_cuda_api* api = parts_.device.api;
+    if (TN_HAS(api, reserve_random))
+      return check(api->reserve_random(parts_.device.index, c.stream, blocks, seed, first));
+    check(host->svc->rng_reserve(TN_DEV_CUDA, parts_.device.index, blocks, seed, first));
+  };
+  Call call{.c = c, .table = loopir::table_of(p, {c.syms, c.n_syms}, numbers, take)};
+  place_buffers(call, plan_for(call.table));
   make_outputs(call);
-  for (size_t i = 0; i < parts_.accesses.size(); ++i) run_item(call, i);
+  for (size_t i = 0; i < parts_.accesses.size(); ++i)
+    if (!parts_.is_static[i]) run_item(call, i);
+  for (Id b : parts_.written_inputs) note_write(c.inputs[p.buffers[b].slot]);
   give_outputs(call);
 }
 

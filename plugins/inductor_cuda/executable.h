@@ -9,6 +9,8 @@
 #include "dnn/item.h"
 #include "kernel_code.h"
 #include "products/product_item.h"
+#include "setup.h"
+#include "updates.h"
 
 #include <loopir/making/extern_call.h>
 #include <tenon/plugin.hpp>
@@ -22,7 +24,7 @@
 namespace inductor_cuda {
 
 struct Statistics {
-  uint32_t failed_kernels = 0, kernels = 0, fused_nodes = 0, extern_calls = 0;
+  uint32_t failed_kernels = 0, kernels = 0, fused_nodes = 0, extern_calls = 0, prepacked_items = 0;
   std::vector<std::string> extern_ops;
   CodeStatistics code;
   double compile_ms = 0, codegen_ms = 0;
@@ -34,6 +36,9 @@ struct Parts {
   loopir::Program program;
   loopir::Schedule schedule;
   std::vector<loopir::Access> accesses;                     // by item
+  std::vector<bool> is_static;                              // by item: what Setup keeps
+  std::vector<Update> updates;                              // of inputs, where they lie
+  std::vector<Id> written_inputs;                           // buffers
   std::map<size_t, CompiledKernel> kernels;                 // by item
   std::map<size_t, loopir::ExternCall> externs;             // by item that the host runs
   std::map<size_t, std::unique_ptr<ProductItem>> products;  // by item
@@ -50,6 +55,12 @@ class Executable {
 
   explicit Executable(Parts parts);
   void call(tn_call& c);
+  /// Makes what depends on parameters only, where it is not there. Each call begins with it, unless
+  /// the caller has taken that on, since a call that is recorded cannot.
+  void prepare(tn_call& c);
+  void leave_preparing_to_caller() { prepares_itself_ = false; }
+  bool has_setup() const { return !setup_.is_empty(); }
+  const Setup& setup() const { return setup_; }
   std::string describe(int32_t what) const;
   /// Whether it launches nothing but its own kernels.
   bool is_only_kernels() const {
@@ -70,6 +81,7 @@ class Executable {
   void plan_products(std::span<const int64_t> table, Plan& plan);
   void plan_kernel(size_t item, std::span<const int64_t> table, Plan& plan) const;
   void* input_of(const Call& call, uint32_t slot) const;
+  void place_buffers(Call& call, std::shared_ptr<const Plan> plan) const;
   void make_outputs(Call& call);
   void run_kernel(Call& call, size_t item);
   void run_product(Call& call, size_t item);
@@ -82,6 +94,8 @@ class Executable {
   loopir::CallPlace place_of(const Call& call) const;
 
   Parts parts_;
+  Setup setup_;
+  bool prepares_itself_ = true;
   std::vector<bool> in_arena_;      // by buffer
   std::vector<uint32_t> sized_by_;  // the symbols that plans depend on
   tn_cuda_error_flag* flag_ = nullptr;

@@ -147,8 +147,10 @@ bool Planner::turns_tiles() {
   return true;
 }
 
-// 16 bytes of the narrowest elements that lie beside each other, 8 elements at most.
+// 16 bytes of the narrowest elements that lie beside each other, 8 elements at most. What is added by
+// atomic instructions is an element a thread: those of a warp meet in one sector each.
 unsigned Planner::widest() {
+  if (plan_.is_atomic) return 1;
   if (plan_.form.kind == Kind::columns || plan_.form.kind == Kind::tiles) return 1;
   bool has_inner = longest_stage() > 0;
   if (plan_.form.kind == Kind::points && has_inner) return 1;

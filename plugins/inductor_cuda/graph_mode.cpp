@@ -78,6 +78,21 @@ struct Launching {
   std::vector<uint32_t> symbols;  // of the code: their places among the graph's
 
   void operator()(tn_call& c) const {
+    with_call(c, [&](tn_call& inner) {
+      check(tenon::plugin::detail::call_artifact(*code, inner));
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        tensor result(inner.outputs[i]);
+        if (outputs[i] != nowhere) c.outputs[outputs[i]] = result.release();
+      }
+    });
+  }
+  void prepare(tn_call& c) const {
+    with_call(c, [&](tn_call& inner) { code->prepare(inner); });
+  }
+
+ private:
+  template <class F>
+  void with_call(tn_call& c, F&& run) const {
     std::vector<tn_tensor*> given, made(outputs.size());
     for (uint32_t at : inputs) given.push_back(at == nowhere ? nullptr : c.inputs[at]);
     std::vector<int64_t> numbers;
@@ -90,11 +105,7 @@ struct Launching {
     inner.inputs = given.data();
     inner.outputs = made.data();
     inner.syms = numbers.data();
-    check(tenon::plugin::detail::call_artifact(*code, inner));
-    for (size_t i = 0; i < made.size(); ++i) {
-      tensor result(made[i]);
-      if (outputs[i] != nowhere) c.outputs[outputs[i]] = result.release();
-    }
+    run(inner);
   }
 };
 
@@ -114,7 +125,12 @@ class Pieces {
     for (uint32_t id : part.inputs) launching.inputs.push_back(place_in(piece.inputs, id));
     for (uint32_t id : part.outputs) launching.outputs.push_back(place_in(piece.outputs, id));
     made_.push_back(code);
-    return {std::move(launching), code->is_only_kernels()};
+    PieceCode out{launching, {}, code->is_only_kernels()};
+    if (code->has_setup()) {
+      code->leave_preparing_to_caller();
+      out.before = [launching](tn_call& c) { launching.prepare(c); };
+    }
+    return out;
   }
 
   // Whether the node becomes loops, which draw their numbers themselves.

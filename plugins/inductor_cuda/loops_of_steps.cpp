@@ -169,6 +169,8 @@ void replace_library_steps(loopir::Program& program, const StepOptions& options)
       if (!convolutions.add(*g)) sums.add(*g);
     } else if (auto* a = std::get_if<loopir::Attention>(&step)) {
       if (!dnn || !dnn->add(*a)) attention.add(*a);
+    } else if (auto* h = std::get_if<loopir::AttentionGradient>(&step)) {
+      if (!dnn || !dnn->add(*h)) attention.add(*h);
     } else if (std::holds_alternative<Loop>(step) || std::holds_alternative<loopir::Extern>(step)) {
       loops.steps.push_back(std::move(step));
     } else {

@@ -137,6 +137,15 @@ struct Reader {
              {tensor(d, dnn::reduction_operation_x), tensor(d, dnn::reduction_operation_y)},
              d.other(dnn::reduction_operation_reduction)->one<int32_t>(dnn::reduction_operator)});
         return true;
+      case dnn::reshape_operation_descriptor: {
+        graph.operations.push_back(
+            {Kind::reshape,
+             {tensor(d, dnn::reshape_operation_x), tensor(d, dnn::reshape_operation_y)}});
+        const auto& o = graph.operations.back();
+        std::vector<int64_t> turned = graph.tensors.at(o.tensors[0]).strides;
+        std::swap(turned.end()[-1], turned.end()[-2]);
+        return graph.tensors.at(o.tensors[1]).strides == turned;
+      }
       default:
         return false;
     }
@@ -227,8 +236,9 @@ dnn::Status bind(const Descriptor& pack, Run& run) {
   if (ids.size() != addresses.size()) return dnn::bad_param;
   for (size_t i = 0; i < ids.size(); ++i) {
     auto t = run.graph.tensors.find(ids[i]);
-    if (t == run.graph.tensors.end() || !is_aligned(addresses[i], t->second.alignment))
-      return dnn::bad_param;
+    if (t == run.graph.tensors.end()) return dnn::bad_param;
+    bool is_fit = t->second.is_by_value || is_aligned(addresses[i], t->second.alignment);
+    if (!is_fit) return dnn::bad_param;
     if (t->second.is_by_value)
       run.numbers[ids[i]] = static_cast<double>(*static_cast<const float*>(addresses[i]));
     else

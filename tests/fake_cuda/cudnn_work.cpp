@@ -95,10 +95,10 @@ class Runner {
   void operator()() {
     for (const Operation& o : run_.graph.operations) {
       work(o);
-      size_t result = o.kind == Kind::of_weights  ? 0
-                      : o.kind == Kind::of_source ? 1
-                      : o.kind == Kind::reduction ? 1
-                                                  : 2;
+      size_t result = o.kind == Kind::of_weights                             ? 0
+                      : o.kind == Kind::of_source                            ? 1
+                      : o.kind == Kind::reduction || o.kind == Kind::reshape ? 1
+                                                                             : 2;
       finish(o.tensors[result]);
     }
   }
@@ -120,6 +120,7 @@ class Runner {
     if (o.kind == Kind::pointwise) return point(o);
     if (o.kind == Kind::product) return multiply(o);
     if (o.kind == Kind::reduction) return reduce(o);
+    if (o.kind == Kind::reshape) return turn(o);
     convolve(o);
   }
 
@@ -159,6 +160,16 @@ class Runner {
         sum += a.at(left) * b.at(right);
       }
       c.at(i) = sum;
+    });
+  }
+
+  // The same memory with the last two dimensions exchanged; the plugin asks for nothing else.
+  void turn(const Operation& o) {
+    Values &x = of(o, 0), &y = of(o, 1);
+    for_each(y.sizes, [&](const Index& i) {
+      Index from = i;
+      std::swap(from.end()[-1], from.end()[-2]);
+      y.at(i) = x.at(from);
     });
   }
 

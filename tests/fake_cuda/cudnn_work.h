@@ -26,7 +26,15 @@ struct Tensor {
 };
 
 struct Operation {
-  enum class Kind : uint8_t { forward, of_source, of_weights, pointwise, product, reduction };
+  enum class Kind : uint8_t {
+    forward,
+    of_source,
+    of_weights,
+    pointwise,
+    product,
+    reduction,
+    reshape
+  };
   Kind kind;
   std::array<int64_t, 4> tensors{};  // ids, 0 for none; as in the plugin's DnnOperation
   int32_t mode = 0;

@@ -288,6 +288,15 @@ View activation_view(Lowering& to, const Tensor& t, int32_t dtype, const std::st
   return with_space(to.x, to.whole(buffer));
 }
 
+// Libraries have few convolutions of these with functions behind them; a bias that is a function of
+// its own joins those that follow, a pooling among them.
+static bool has_bias_apart(Lowering& to, const Convolution& c) {
+  constexpr int64_t few_channels = 8;
+  if (!to.options.adds_biases_apart) return false;
+  auto channels = to.x.number_of(c.source.sizes[1]);
+  return is_narrow(c.dtype) || (channels && *channels < few_channels);
+}
+
 std::optional<Tensor> convolved(Lowering& to, Convolution c, const Tensor& source,
                                 const Tensor& weights, const Tensor* bias, const Ids& sizes) {
   const char* name = c.name.c_str();
@@ -306,11 +315,21 @@ std::optional<Tensor> convolved(Lowering& to, Convolution c, const Tensor& sourc
   if (bias) c.bias = view(*bias);
   Id buffer = to.new_buffer(c.dtype, sizes, to.image_layout(sizes), name);
   c.result = with_space(to.x, to.whole(buffer));
-  if (std::optional<Product> product = as_product(to, c))
+  if (std::optional<Product> product = as_product(to, c)) {
     to.program.steps.push_back(std::move(*product));
-  else
-    to.program.steps.push_back(std::move(c));
-  return to.over(buffer);
+    return to.over(buffer);
+  }
+  bool is_apart = bias && has_bias_apart(to, c);
+  if (is_apart) c.bias.reset();
+  to.program.steps.push_back(std::move(c));
+  Tensor sums = to.over(buffer);
+  if (!is_apart) return sums;
+  int32_t computed = compute_type(*dtype);
+  return to.make(*dtype, sizes, [&](std::span<const Id> i) {
+    Id plus = to.x.cast(to.at(*bias, Ids{i[1]}), computed);
+    return to.x.cast(to.x.apply(TN_F_ADD, computed, to.x.cast(to.at(sums, i), computed), plus),
+                     *dtype);
+  });
 }
 
 namespace {

@@ -49,7 +49,7 @@ bool max_over(Lowering& to, const node& n, const Windows& w) {
   bool wants_positions = to.reads[indices] || to.is_output[indices];
   if (!is_floating(t.dtype) || (wants_positions && !is_few(to.x, w.offsets()))) return false;
   std::string name = to.name_of(n.first_result);
-  t = to.cheap(t, name.c_str());
+  t = to.cheap(t, name.c_str(), to.options.window_operations);
   int32_t dtype = compute_type(t.dtype);
   Ids sizes = to.sizes_of(n.first_result);
   Tensor best = folded_over(to, Fold::maximum, dtype, sizes, w.offsets(), name,
@@ -71,7 +71,7 @@ bool mean_over(Lowering& to, const node& n, const Windows& w, bool with_padding,
   Tensor t = to.tensor_arg(n.args[0]);
   if (!is_floating(t.dtype)) return false;
   std::string name = to.name_of(n.first_result);
-  t = to.cheap(t, name.c_str());
+  t = to.cheap(t, name.c_str(), to.options.window_operations);
   Expressions& x = to.x;
   int32_t dtype = compute_type(t.dtype);
   Ids sizes = to.sizes_of(n.first_result);

@@ -84,11 +84,13 @@ class Axis {
     return C(in) / C(out);
   }
   Id step() const {
-    auto in = x_.number_of(in_), out = x_.number_of(out_);
-    if (in && out)
-      return x_.number(dtype_ == TN_F64 ? known_step<double>(*in, *out)
-                                        : static_cast<double>(known_step<float>(*in, *out)),
+    auto known = [&](int64_t in, int64_t out) {
+      return x_.number(dtype_ == TN_F64 ? known_step<double>(in, out)
+                                        : static_cast<double>(known_step<float>(in, out)),
                        dtype_);
+    };
+    auto in = x_.number_of(in_), out = x_.number_of(out_);
+    if (in && out) return known(*in, *out);
     auto number = [&](Id size, int64_t less) {
       return x_.cast(x_.index_value(x_.subtract(size, x_.constant(less))), dtype_);
     };
@@ -96,7 +98,7 @@ class Axis {
       Id steps = apply(TN_F_MAX, number(out_, 1), x_.number(1.0, dtype_));
       return apply(TN_F_DIV, number(in_, 1), steps);
     }
-    if (factor_) return x_.number(known_step<float>(1, 1), dtype_);
+    if (factor_) return known(1, 1);
     return apply(TN_F_DIV, number(in_, 0), number(out_, 0));
   }
 

@@ -38,6 +38,10 @@ struct Facts {
     int64_t flops = 2 * scores * (x.hint(a.query.sizes[3]) + x.hint(a.value.sizes[3]));
     return {"attention", a.name, 0, a.is_causal ? flops / 2 : flops};
   }
+  ItemFacts operator()(const AttentionGradient& g) const {
+    // Five products where the forward has two.
+    return {"attention gradients", g.name, 0, (*this)(g.of).flops / 2 * 5};
+  }
   ItemFacts operator()(const Recurrence& r) const {
     int64_t flops = 0;
     for (const RecurrentDirection& d : r.directions)

@@ -348,19 +348,28 @@ std::tuple<Tensor, Tensor> attention_math(const AttentionCall& c, double dropout
   check_grouping(c.q, c.k, c.v, c.grouped);
   Dtype kept = c.q.dtype(), dtype = kept == Dtype::f64 ? kept : Dtype::f32;
   Tensor q = to(c.q, dtype), k = to(c.k, dtype), v = to(c.v, dtype);
-  if (c.grouped) {
-    k = repeated_heads(k, q);
-    v = repeated_heads(v, q);
-  }
+  if (c.grouped) k = repeated_heads(k, q), v = repeated_heads(v, q);
   Tensor weights = attention_weights(c, q, k);
   Tensor used = dropout_p > 0 ? dropout(weights, dropout_p, true) : weights;
   return {to(matmul(used, v), kept), to(weights, kept)};
 }
 
+// Whether the op with log-sums does it; on the CPU its derivative is slower than that of the parts.
+bool is_done_with_sums(const AttentionCall& c, double dropout_p) {
+  bool is_here = c.q.device().type == DeviceType::cpu;
+  if (is_here || c.grouped || c.mask.defined() || dropout_p != 0) return false;
+  return c.q.dim() == 4 && c.k.dim() == 4 && c.v.dim() == 4 && same_batch(c.q, c.k) &&
+         same_batch(c.q, c.v) && sizes_match(c.q.size(1), c.k.size(1)) &&
+         sizes_match(c.q.size(1), c.v.size(1)) && sizes_match(c.q.size(3), c.v.size(3));
+}
+
 Tensor attention_decomp(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                         double dropout_p, bool is_causal, std::optional<double> scale,
                         bool grouped) {
-  return std::get<0>(attention_math({q, k, v, mask, is_causal, scale, grouped}, dropout_p));
+  AttentionCall call{q, k, v, mask, is_causal, scale, grouped};
+  if (!is_done_with_sums(call, dropout_p)) return std::get<0>(attention_math(call, dropout_p));
+  auto made = _scaled_dot_product_flash_attention_for_cpu(q, k, v, 0, is_causal, mask, scale);
+  return std::get<0>(made);
 }
 
 void attention_kernel(Tensor& out, const Tensor& q, const Tensor& k, const Tensor& v,
@@ -428,9 +437,14 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const 
     Tensor later = triu(ones_like(scores, Dtype::bool_), 1);
     scores = masked_fill(scores, later, -std::numeric_limits<double>::infinity());
   }
-  Tensor shares = exp(sub(scores, unsqueeze(to(logsumexp, dtype), -1)));
   Tensor grad_shares = matmul(g, transpose(value, -1, -2));
-  Tensor level = sum(mul(g, to(out, dtype)), {-1}, true);
+  // Of what is differentiated once more, the results that are given are no functions any more.
+  bool is_differentiated =
+      thread_modes.grad_enabled && (q.requires_grad() || k.requires_grad() || v.requires_grad());
+  Tensor shares = is_differentiated ? _safe_softmax(scores, -1)
+                                    : exp(sub(scores, unsqueeze(to(logsumexp, dtype), -1)));
+  Tensor parts = is_differentiated ? mul(grad_shares, shares) : mul(g, to(out, dtype));
+  Tensor level = sum(parts, {-1}, true);
   Tensor grad_scores = mul(mul(shares, sub(grad_shares, level)), factor);
   return {heads_inside(matmul(grad_scores, key), q.dtype()),
           heads_inside(matmul(transpose(grad_scores, -1, -2), query), k.dtype()),

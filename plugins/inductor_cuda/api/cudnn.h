@@ -46,6 +46,7 @@ enum DescriptorType : int32_t {
   reduction_descriptor = 21,
   reduction_operation_descriptor = 22,
   engine_descriptor = 2,
+  reshape_operation_descriptor = 31,
 };
 
 enum AttributeType : int32_t {
@@ -114,6 +115,8 @@ enum Attribute : int32_t {
   reduction_operation_x = 1610,
   reduction_operation_y = 1611,
   reduction_operation_reduction = 1612,
+  reshape_operation_x = 2200,
+  reshape_operation_y = 2201,
 };
 
 enum DataType : int32_t {
@@ -123,7 +126,7 @@ enum DataType : int32_t {
   data_bool = 11,
 };
 enum ConvolutionMode : int32_t { cross_correlation = 1 };
-enum HeuristicMode : int32_t { heuristic_fallback = 2, heuristic_a = 3 };
+enum HeuristicMode : int32_t { heuristic_b = 1, heuristic_fallback = 2, heuristic_a = 3 };
 enum ReductionMode : int32_t { reduction_add = 0, reduction_max = 3 };
 enum PointwiseMode : int32_t {
   mode_add = 0,

@@ -23,12 +23,20 @@ struct DnnTensor {
 };
 
 struct DnnOperation {
-  enum class Kind : uint8_t { forward, of_source, of_weights, pointwise, product, reduction };
+  enum class Kind : uint8_t {
+    forward,
+    of_source,
+    of_weights,
+    pointwise,
+    product,
+    reduction,
+    reshape
+  };
   static constexpr size_t absent = SIZE_MAX;
 
   Kind kind;
-  /// Of convolutions: weights, source, result; pointwise: x, b, y, t; products: a, b, c; reductions:
-  /// x, y. Places in the graph's list.
+  /// Of convolutions: weights, source, result; pointwise: x, b, y, t; products: a, b, c; reductions
+  /// and reshapes: x, y. Places in the graph's list.
   std::array<size_t, 4> tensors{absent, absent, absent, absent};
   int32_t mode = 0;   // of pointwise operations and reductions
   int64_t axis = -1;  // of indices
@@ -39,6 +47,7 @@ struct DnnOperation {
 struct DnnGraph {
   std::vector<DnnTensor> tensors;
   std::vector<DnnOperation> operations;  // in their order
+  bool has_few_keys = false;             // attention whose keys are one tile
 
   size_t add(DnnTensor t) {
     tensors.push_back(std::move(t));
@@ -47,6 +56,17 @@ struct DnnGraph {
   void point(dnn::PointwiseMode mode, size_t x, size_t b, size_t y,
              size_t t = DnnOperation::absent) {
     operations.push_back({DnnOperation::Kind::pointwise, {x, b, y, t}, mode});
+  }
+  void multiply(size_t a, size_t b, size_t c) {
+    operations.push_back({DnnOperation::Kind::product, {a, b, c, DnnOperation::absent}});
+  }
+  void reduce(dnn::ReductionMode mode, size_t x, size_t y) {
+    operations.push_back(
+        {DnnOperation::Kind::reduction, {x, y, DnnOperation::absent, DnnOperation::absent}, mode});
+  }
+  void reshape(size_t x, size_t y) {
+    operations.push_back(
+        {DnnOperation::Kind::reshape, {x, y, DnnOperation::absent, DnnOperation::absent}});
   }
   /// All of it, as text.
   std::string key() const;

@@ -50,13 +50,26 @@ DnnItem::DnnItem(const loopir::Program& program, const loopir::Item& item, const
   }
   if (!plan_) throw error(TN_INTERNAL, text("{} has no way through cuDNN: {}", name_, why));
   problem_ = std::move(*problem);
+  workspace_bytes_ = plan_->workspace_bytes();
+  constexpr int64_t alignment = 256;
+  for (size_t i = 0; i < problem_.bindings.size(); ++i) {
+    if (!problem_.bindings[i].is_scratch) continue;
+    workspace_bytes_ = (workspace_bytes_ + alignment - 1) / alignment * alignment;
+    problem_.bindings[i].byte_offset = workspace_bytes_;
+    workspace_bytes_ += bytes_of(problem_.graph.tensors[i]);
+  }
 }
 
 /// The addresses of a call. What lies elsewhere than the plan may ask for is copied.
 struct DnnItem::Aligned {
-  Aligned(const DnnItem& item, std::span<void* const> pointers, tn_stream* stream) {
+  Aligned(const DnnItem& item, std::span<void* const> pointers, void* workspace,
+          tn_stream* stream) {
     for (size_t i = 0; i < item.problem_.bindings.size(); ++i) {
       const DnnBinding& b = item.problem_.bindings[i];
+      if (b.is_scratch) {
+        addresses.push_back(static_cast<char*>(workspace) + b.byte_offset);
+        continue;
+      }
       if (b.buffer == loopir::none) {
         addresses.push_back(const_cast<float*>(&b.number));
         continue;
@@ -88,7 +101,7 @@ struct DnnItem::Aligned {
 };
 
 void DnnItem::run(std::span<void* const> pointers, void* workspace, tn_stream* stream) const {
-  Aligned at(*this, pointers, stream);
+  Aligned at(*this, pointers, workspace, stream);
   // The library works on the thread's device.
   auto native = reinterpret_cast<dnn::Stream>(native_stream(device_, stream));
   plan_->run(at.addresses, workspace, native, name_);

@@ -1,4 +1,4 @@
-// A convolution, a gradient of one, or attention in the schedule, done by cuDNN.
+// A convolution, attention, or a gradient of one in the schedule, done by cuDNN.
 #pragma once
 
 #include "plan.h"
@@ -13,8 +13,8 @@ class DnnItem {
   DnnItem(const loopir::Program& program, const loopir::Item& item, const Device& device,
           const DnnOptions& options);
 
-  int64_t workspace_bytes() const { return plan_->workspace_bytes(); }
-  /// Enqueues. `pointers` are by buffer; the workspace has the plan's bytes.
+  int64_t workspace_bytes() const { return workspace_bytes_; }
+  /// Enqueues. `pointers` are by buffer; the workspace has so many bytes.
   void run(std::span<void* const> pointers, void* workspace, tn_stream* stream) const;
 
  private:
@@ -24,6 +24,7 @@ class DnnItem {
   DnnProblem problem_;
   const DnnLibrary* library_ = nullptr;
   std::shared_ptr<const DnnPlan> plan_;
+  int64_t workspace_bytes_ = 0;  // the plan's, then scratch
 };
 
 /// Whether the library is there and has a way for the item.

@@ -65,6 +65,12 @@ class Maker {
   size_t between_like(size_t t) {
     return between(graph().tensors[t].sizes, graph().tensors[t].strides);
   }
+  /// A tensor between operations as memory that nobody else reads.
+  size_t scratch(size_t t) {
+    graph().tensors[t].place = Place::memory;
+    out_.bindings[t].is_scratch = true;
+    return t;
+  }
   size_t constant(float value, size_t rank) {
     std::vector<int64_t> ones(rank, 1);
     return add({Place::number, dnn::data_f32, ones, ones}, {.number = value});
@@ -181,63 +187,133 @@ std::optional<DnnProblem> problem_of(const loopir::Program& program, const Convo
   return std::move(make).made();
 }
 
-// softmax(scale * query x key^T) x value, and the logarithms of its sums.
-std::optional<DnnProblem> problem_of(const loopir::Program& program, const Attention& a) {
-  if (a.mask || !a.log_sums) return std::nullopt;
-  constexpr float lowest = -std::numeric_limits<float>::infinity();
-  Maker make(program);
-  View transposed = a.key;
-  std::swap(transposed.sizes[2], transposed.sizes[3]);
-  std::swap(transposed.strides[2], transposed.strides[3]);
-  size_t query = make.view(a.query), key = make.view(transposed), value = make.view(a.value);
-  size_t result = make.view(a.result, true), log_sums = make.view(*a.log_sums, true);
-  DnnGraph& g = make.graph();
-  std::vector<int64_t> sizes = g.tensors[query].sizes;
-  sizes[3] = g.tensors[key].sizes[3];
-  int64_t row = sizes[3], head = row * sizes[2];
-  auto scores = [&](dnn::DataType dtype = dnn::data_f32) {
+namespace {
+
+View transposed(View v) {
+  std::swap(v.sizes[2], v.sizes[3]);
+  std::swap(v.strides[2], v.strides[3]);
+  return v;
+}
+
+/// The operations of attention on tensors of all scores, [batch, heads, queries, keys], and of rows.
+struct Scores {
+  Scores(Maker& maker, size_t query, size_t key_columns)
+      : make(maker), g(maker.graph()), type(g.tensors[query].dtype), sizes(g.tensors[query].sizes) {
+    sizes[3] = g.tensors[key_columns].sizes[3];
+  }
+  size_t scores(dnn::DataType dtype = dnn::data_f32) {
+    int64_t row = sizes[3], head = row * sizes[2];
     return make.between(sizes, {head * sizes[1], head, row, 1}, dtype);
-  };
-  auto rows = [&] {
+  }
+  size_t rows() {
     return make.between({sizes[0], sizes[1], sizes[2], 1}, {sizes[1] * sizes[2], sizes[2], 1, 1});
-  };
-  auto multiply = [&](size_t left, size_t right, size_t to) {
-    g.operations.push_back({Kind::product, {left, right, to, DnnOperation::absent}});
-  };
-  auto reduce = [&](dnn::ReductionMode mode, size_t from) {
-    size_t to = rows();
-    g.operations.push_back(
-        {Kind::reduction, {from, to, DnnOperation::absent, DnnOperation::absent}, mode});
+  }
+  size_t product(size_t left, size_t right) {
+    size_t to = scores();
+    g.multiply(left, right, to);
     return to;
-  };
-  auto point = [&](dnn::PointwiseMode mode, size_t x, size_t b = DnnOperation::absent) {
+  }
+  size_t point(dnn::PointwiseMode mode, size_t x, size_t b = DnnOperation::absent) {
     size_t to = scores();
     g.point(mode, x, b, to);
     return to;
-  };
-  size_t sums = scores();
-  multiply(query, key, sums);
-  size_t scaled = point(dnn::mode_mul, sums, make.constant(static_cast<float>(a.scale), 4));
-  if (a.is_causal) {
+  }
+  size_t reduced(dnn::ReductionMode mode, size_t from) {
+    size_t to = rows();
+    g.reduce(mode, from, to);
+    return to;
+  }
+  size_t scaled(size_t from, double scale) {
+    return point(dnn::mode_mul, from, make.constant(static_cast<float>(scale), 4));
+  }
+  /// -infinity where the key is behind the query.
+  size_t causal(size_t from) {
     auto index = [&](int64_t axis) {
-      size_t to = point(dnn::mode_index, scaled);
+      size_t to = point(dnn::mode_index, from);
       g.operations.back().axis = axis;
       return to;
     };
     size_t of_query = index(2), of_key = index(3), is_seen = scores(dnn::data_bool);
     g.point(dnn::mode_ge, of_query, of_key, is_seen);
     size_t seen = scores();
-    g.point(dnn::mode_select, scaled, make.constant(lowest, 4), seen, is_seen);
-    scaled = seen;
+    g.point(dnn::mode_select, from, make.constant(-std::numeric_limits<float>::infinity(), 4), seen,
+            is_seen);
+    return seen;
   }
-  size_t most = reduce(dnn::reduction_max, scaled);
-  size_t exponentials = point(dnn::mode_exp, point(dnn::mode_sub, scaled, most));
-  size_t total = reduce(dnn::reduction_add, exponentials), logarithm = rows();
-  g.point(dnn::mode_log, total, DnnOperation::absent, logarithm);
-  g.point(dnn::mode_add, most, logarithm, log_sums);
-  size_t shares = scores(g.tensors[query].dtype);
-  g.point(dnn::mode_div, exponentials, total, shares);
-  multiply(shares, value, result);
+  /// With keys as rows, in the operands' type.
+  size_t turned(size_t from) {
+    int64_t row = sizes[3], head = row * sizes[2];
+    size_t to = make.between({sizes[0], sizes[1], sizes[3], sizes[2]},
+                             {head * sizes[1], head, 1, row}, type);
+    g.reshape(from, to);
+    return to;
+  }
+
+  Maker& make;
+  DnnGraph& g;
+  dnn::DataType type;
+  std::vector<int64_t> sizes;
+};
+
+constexpr int64_t few_keys = 128;
+
+}  // namespace
+
+// softmax(scale * query x key^T) x value, and the logarithms of its sums, which the library's
+// patterns have even where nobody reads them.
+std::optional<DnnProblem> problem_of(const loopir::Program& program, const Attention& a) {
+  if (a.mask) return std::nullopt;
+  Maker make(program);
+  size_t query = make.view(a.query), key = make.view(transposed(a.key));
+  size_t value = make.view(a.value), result = make.view(a.result, true);
+  Scores s(make, query, key);
+  size_t log_sums = a.log_sums ? make.view(*a.log_sums, true) : s.rows();
+  size_t scaled = s.scaled(s.product(query, key), a.scale);
+  if (a.is_causal) scaled = s.causal(scaled);
+  size_t most = s.reduced(dnn::reduction_max, scaled);
+  size_t exponentials = s.point(dnn::mode_exp, s.point(dnn::mode_sub, scaled, most));
+  size_t total = s.reduced(dnn::reduction_add, exponentials), logarithm = s.rows();
+  s.g.point(dnn::mode_log, total, DnnOperation::absent, logarithm);
+  s.g.point(dnn::mode_add, most, logarithm, log_sums);
+  size_t shares = s.scores(s.type);
+  s.g.point(dnn::mode_div, exponentials, total, shares);
+  s.g.multiply(shares, value, result);
+  s.g.has_few_keys = s.sizes[3] <= few_keys;
+  return std::move(make).made();
+}
+
+// shares = exp(scores - log-sums); of the scores: shares * (gradient x value^T - level) * scale,
+// where the level of a row is the sum of gradient * result. The library knows this order only, with
+// the levels in memory and multiplied by what dropout would leave.
+std::optional<DnnProblem> problem_of(const loopir::Program& program,
+                                     const loopir::AttentionGradient& step) {
+  const Attention& a = step.of;
+  if (a.mask) return std::nullopt;
+  Maker make(program);
+  size_t query = make.view(a.query), key = make.view(transposed(a.key));
+  size_t value = make.view(transposed(a.value)), gradient = make.view(step.gradient);
+  size_t made = make.view(a.result), log_sums = make.view(*a.log_sums);
+  size_t of_query = make.view(step.of_query, true), of_key = make.view(step.of_key, true);
+  size_t of_value = make.view(step.of_value, true);
+  Scores s(make, query, key);
+  const std::vector<int64_t>& rows = s.g.tensors[made].sizes;
+  size_t both = make.between(rows, s.g.tensors[made].strides);
+  s.g.point(dnn::mode_mul, gradient, made, both);
+  size_t sums = s.reduced(dnn::reduction_add, both), level = make.scratch(s.rows());
+  s.g.point(dnn::mode_mul, sums, make.constant(1, 4), level);
+  size_t scaled = s.scaled(s.product(query, key), a.scale);
+  if (a.is_causal) scaled = s.causal(scaled);
+  size_t shares = s.point(dnn::mode_exp, s.point(dnn::mode_sub, scaled, log_sums));
+  s.g.multiply(s.turned(shares), gradient, of_value);
+  size_t less = s.point(dnn::mode_sub, s.product(gradient, value), level);
+  size_t of_scores = s.scaled(s.point(dnn::mode_mul, less, shares), a.scale);
+  s.g.multiply(s.turned(of_scores), query, of_key);
+  const DnnTensor& columns = s.g.tensors[key];
+  size_t rows_of_key = make.between(
+      {columns.sizes[0], columns.sizes[1], columns.sizes[3], columns.sizes[2]},
+      {columns.strides[0], columns.strides[1], columns.strides[3], columns.strides[2]}, s.type);
+  s.g.reshape(key, rows_of_key);
+  s.g.multiply(of_scores, rows_of_key, of_query);
   return std::move(make).made();
 }
 
@@ -245,6 +321,7 @@ std::optional<DnnProblem> problem_of(const loopir::Program& program, const loopi
   if (auto* c = std::get_if<Convolution>(&item)) return problem_of(program, *c);
   if (auto* g = std::get_if<ConvolutionGradient>(&item)) return problem_of(program, *g);
   if (auto* a = std::get_if<Attention>(&item)) return problem_of(program, *a);
+  if (auto* g = std::get_if<loopir::AttentionGradient>(&item)) return problem_of(program, *g);
   return std::nullopt;
 }
 

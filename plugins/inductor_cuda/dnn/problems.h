@@ -17,6 +17,7 @@ struct DnnBinding {
   int64_t byte_offset = 0;
   float number = 0;
   bool is_result = false;
+  bool is_scratch = false;  // lies in the workspace
 };
 
 struct DnnProblem {
@@ -29,8 +30,9 @@ struct DnnProblem {
 std::optional<DnnProblem> problem_of(const loopir::Program& program, const loopir::Convolution& c);
 std::optional<DnnProblem> problem_of(const loopir::Program& program,
                                      const loopir::ConvolutionGradient& g);
-/// Its log-sums have to be wanted: without them the library knows no engine.
 std::optional<DnnProblem> problem_of(const loopir::Program& program, const loopir::Attention& a);
+std::optional<DnnProblem> problem_of(const loopir::Program& program,
+                                     const loopir::AttentionGradient& g);
 std::optional<DnnProblem> problem_of(const loopir::Program& program, const loopir::Item& item);
 
 }  // namespace inductor_cuda

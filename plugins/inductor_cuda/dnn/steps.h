@@ -10,7 +10,11 @@
 #include "../products/step_loops.h"
 #include "item.h"
 
+#include <array>
+
 namespace inductor_cuda {
+
+struct Square;
 
 class DnnSteps {
  public:
@@ -21,6 +25,7 @@ class DnnSteps {
   bool add(const loopir::Convolution& c);
   bool add(const loopir::ConvolutionGradient& g);
   bool add(const loopir::Attention& a);
+  bool add(const loopir::AttentionGradient& g);
 
  private:
   template <class Step>
@@ -29,10 +34,15 @@ class DnnSteps {
   loopir::View channels_last(int32_t dtype, const Ids& sizes, const std::string& name);
   loopir::View image(const loopir::View& v, int64_t channels, const std::string& name);
   int64_t filled_channels(const loopir::View& source, int64_t groups) const;
+  bool add_in_squares(const loopir::Convolution& c);
+  loopir::View in_squares(const loopir::View& v, const Square& square,
+                          std::array<int64_t, 2> lengths, std::array<int64_t, 2> zeros,
+                          const std::string& name);
   bool keep_without_bias(loopir::Convolution c, size_t before, const loopir::View& to);
   template <class Step>
   bool keep(Step step, size_t before, const loopir::View& to);
   bool is_readable(const loopir::View& v) const;
+  bool is_asked(const loopir::Attention& a, std::initializer_list<const loopir::View*> views) const;
 
   StepLoops& l_;
   loopir::Expressions& x_;

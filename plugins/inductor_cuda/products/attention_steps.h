@@ -19,10 +19,18 @@ class AttentionSteps {
       : l_(loops), x_(loops.x), add_product_(std::move(add_product)) {}
 
   void add(const loopir::Attention& a);
+  /// By the log-sums; weights and gradients of scores in the operands' dtype.
+  void add(const loopir::AttentionGradient& g);
 
  private:
+  loopir::View scores_of(const loopir::Attention& a);
+  void multiply(const loopir::View& left, const loopir::View& right, const loopir::View& result,
+                double alpha, const std::string& name);
+  void store_product(const loopir::View& left, const loopir::View& right, const loopir::View& to,
+                     const std::string& name);
   /// [batch, heads, rows, columns] with the first two as one.
   loopir::View batched(const loopir::View& v, const std::string& name);
+  Id multiplied(const loopir::Attention& a, Id score);
   /// The score of indices [batch, head, query, key], masked.
   Id masked(const loopir::Attention& a, Id score, const Ids& i);
   loopir::View softmax(const loopir::Attention& a, const loopir::View& scores, int32_t dtype);

@@ -254,6 +254,42 @@ TEST_F(Gpu, StepsOfAnOptimiser) {
     expect_close(there[i], here[i], "parameter " + std::to_string(i), 2e-4);
 }
 
+// Each input's old value is read, by outputs and by the other's new value, wherever a kernel writes.
+TEST_F(Gpu, InputsThatAGraphWrites) {
+  auto body = [](const Tensor& a, const Tensor& b, const Tensor& c) {
+    Tensor before = a.clone(), doubled = c * 2;
+    a.copy_(b * 2);
+    b.copy_(before);
+    c.add_(a.sum());
+    return doubled - before.sum();
+  };
+  std::vector<Tensor> here{randn({6, 7}), randn({6, 7}), randn({7, 6}).t()}, there;
+  for (const Tensor& t : here) there.push_back(on_gpu(t));
+  void* first = there[0].data_ptr<float>();
+  for (const char* mode : {"", "reduce-overhead"}) {
+    auto f = compile(body, {.mode = mode});
+    for (int i = 0; i < 4; ++i) {
+      uint64_t version = there[1].version();
+      expect_close(f(there[0], there[1], there[2]), body(here[0], here[1], here[2]), "result",
+                   1e-4);
+      for (size_t k = 0; k < here.size(); ++k)
+        expect_close(there[k], here[k], "input " + std::to_string(k), 1e-4);
+      EXPECT_GT(there[1].version(), version);
+      for (size_t k = 0; k < here.size(); ++k) here[k].mul_(0.1), there[k].mul_(0.1);
+    }
+  }
+  EXPECT_EQ(there[0].data_ptr<float>(), first);
+}
+
+TEST_F(Gpu, ConjugatesOfComplexNumbers) {
+  Tensor x = complex(randn({3, 4}), randn({3, 4})), there = on_gpu(x);
+  for (bool is_turned : {false, true}) {
+    Tensor found = conj(is_turned ? there.t() : there);
+    Tensor expected = conj(is_turned ? x.t() : x);
+    EXPECT_TRUE(equal(view_as_real(found.to(kCPU, x.dtype())), view_as_real(expected)));
+  }
+}
+
 // Its gradient is one element, repeated: what compiled code reads is laid out there.
 TEST_F(Gpu, TheGradientOfASumOfCompiledResults) {
   Tensor x = randn({4, 16, 8, 8}), there = on_gpu(x).requires_grad_();

@@ -161,6 +161,7 @@ struct Program {
     Ranges* outer = std::exchange(ranges, &own);
     for (uint32_t i = 0; i < c.n_inputs; ++i) own.add(c.inputs[i]);
     for (const tensor& t : constants) own.add(t.get());
+    own.add(made->setup().memory());
     struct Back {
       Ranges* outer;
       ~Back() { ranges = outer; }

@@ -118,6 +118,26 @@ TEST_F(GpuSorting, WhatIsNotZeroIsFoundAndChosen) {
                        nonzero(tensor({-0.0f, 0.0f, 1.0f}))));
 }
 
+TEST_F(GpuSorting, AMaskAmongIndicesStandsForPositions) {
+  Tensor x = randn({5, 6, 4}), rows = randn({5}) > 0.0, both = randn({5, 6}) > 0.0;
+  Tensor at = tensor({int64_t{2}});
+  for (bool is_empty : {false, true}) {
+    if (is_empty) both = both.logical_and(both.logical_not());
+    EXPECT_TRUE(are_same(back(there(x).index({there(rows)})), x.index({rows})));
+    EXPECT_TRUE(are_same(back(there(x).index({there(both)})), x.index({both})));
+    Tensor written = x.clone(), written_there = there(x.clone());
+    written.index_put_({both}, full({}, 3.0f));
+    written_there.index_put_({there(both)}, there(full({}, 3.0f)));
+    EXPECT_TRUE(are_same(back(written_there), written));
+  }
+  Tensor leaf = there(x).requires_grad_(), leaf_here = x.clone().requires_grad_();
+  leaf.index({there(rows), there(at)}).sum().backward();
+  leaf_here.index({rows, at}).sum().backward();
+  EXPECT_TRUE(are_same(back(leaf.grad()), leaf_here.grad()));
+  auto f = compile([](const Tensor& t, const Tensor& mask) { return t.index({mask}) * 2; });
+  EXPECT_TRUE(are_same(back(f(there(x), there(rows))), x.index({rows}) * 2));
+}
+
 TEST_F(GpuSorting, EqualElementsAreGrouped) {
   for (const Tensor& x : vectors({6, 50})) {
     auto [values, inverse, counts] = _unique2(there(x), true, true, true);
