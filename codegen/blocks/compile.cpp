@@ -6,6 +6,7 @@
 
 #include <inductor_runtime/making.h>
 #include <loopir/in_place.h>
+#include <loopir/making/static_items.h>
 
 #include <algorithm>
 #include <chrono>

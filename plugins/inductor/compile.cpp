@@ -9,6 +9,7 @@
 #include <dnn/new_code.h>
 #include <inductor_runtime/making.h>
 #include <loopir/in_place.h>
+#include <loopir/making/static_items.h>
 #include <loopir/nest_text.h>
 
 #include <algorithm>
