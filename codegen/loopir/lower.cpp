@@ -1,4 +1,5 @@
 // A graph as a program: inputs, the rules of its nodes, outputs.
+#include "loopir/lower/update.h"
 #include "lowering.h"
 #include "storage.h"
 
@@ -104,7 +105,7 @@ void GraphLowering::run() {
 
 // Whether a node gives an input its new value: graphs that write inputs do so at their end.
 bool GraphLowering::is_update(const node& n) {
-  bool is = sv(n.op_name) == "aten.copy_.default" && to_.is_tensor(n.args[0]) &&
+  bool is = copies_into_first(sv(n.op_name)) && to_.is_tensor(n.args[0]) &&
             to_.is_tensor(n.args[1]) && graph_.value_at(n.args[0].u.value).source == TN_SRC_INPUT;
   if (is) to_.tensors[n.first_result] = to_.tensors[n.args[1].u.value];
   return is;

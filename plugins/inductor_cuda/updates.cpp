@@ -1,6 +1,8 @@
 // Which copies into inputs need not be.
 #include "updates.h"
 
+#include <loopir/lower/update.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -33,7 +35,7 @@ class Takers {
   /// The copy of this item, where the kernel before it can write the input itself.
   std::optional<Update> at(size_t item) const {
     auto* copy = std::get_if<Extern>(&schedule_.items[item]);
-    if (!copy || copy->name != "aten.copy_.default" || copy->tensors.size() != 2)
+    if (!copy || !loopir::copies_into_first(copy->name) || copy->tensors.size() != 2)
       return std::nullopt;
     const View& to = copy->tensors.at(copy->node->args()[0].u.value);
     const View& from = copy->tensors.at(copy->node->args()[1].u.value);
@@ -117,7 +119,7 @@ namespace {
 
 /// The copy as a loop; nothing where the two lie in different ways.
 std::optional<loopir::Loop> loop_of(Program& program, const Extern& copy) {
-  if (copy.name != "aten.copy_.default" || copy.tensors.size() != 2) return std::nullopt;
+  if (!loopir::copies_into_first(copy.name) || copy.tensors.size() != 2) return std::nullopt;
   const View& to = copy.tensors.at(copy.node->args()[0].u.value);
   const View& from = copy.tensors.at(copy.node->args()[1].u.value);
   const Buffer &a = program.buffers[to.buffer], &b = program.buffers[from.buffer];
