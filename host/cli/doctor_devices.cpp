@@ -6,11 +6,8 @@
 #include "debug/child_process.h"
 #include "graph/text/parse.h"
 
-#include <fcntl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
 #include <set>
 
@@ -52,17 +49,6 @@ Json facts_of(DeviceType type) {
   return out;
 }
 
-std::string read_all(int file) {
-  std::string text;
-  char buffer[1 << 12];
-  for (;;) {
-    ssize_t n = ::read(file, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return text;
-    text.append(buffer, static_cast<size_t>(n));
-  }
-}
-
 // Types of which nothing could be found out.
 Json failed(const std::string& why) {
   Json::Array out;
@@ -95,22 +81,16 @@ Json device_facts() {
   return out;
 }
 
-Json device_facts_of_child() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    return failed(message("cannot make a pipe: {}", std::strerror(errno)));
-  const ChildFile files[] = {{ends[1], STDOUT_FILENO}};
-  pid_t child = start_self({"tenon", "doctor", "--devices", "--json", "-q"}, files);
-  ::close(ends[1]);
-  std::string text = read_all(ends[0]);
-  ::close(ends[0]);
-  int status = wait_for(child);
+Json device_facts_of_child() try {
+  auto [text, status] = output_of_self({"tenon", "doctor", "--devices", "--json", "-q"});
   if (WIFSIGNALED(status))
     return failed(message("asking crashed with signal {} ({})", WTERMSIG(status),
                           strsignal(WTERMSIG(status))));
   Json document = formats::json_or_null(text);
   if (document.is_object() && document.find("devices")) return document["devices"];
   return failed(message("asking ended with status {} and no answer", WEXITSTATUS(status)));
+} catch (const UserError& e) {
+  return failed(e.what());
 }
 
 std::string device_text(const Json& facts) {

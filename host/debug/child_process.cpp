@@ -157,6 +157,18 @@ int wait_for(pid_t child) {
   return status;
 }
 
+ChildOutput output_of_self(const std::vector<std::string>& arguments) {
+  Pipe pipe;
+  const ChildFile files[] = {{pipe.write_end, STDOUT_FILENO}};
+  pid_t child = start_self(arguments, files);
+  pipe.close_write();
+  ChildOutput out;
+  while (read_some(pipe.read_end, out.text)) {
+  }
+  out.status = wait_for(child);
+  return out;
+}
+
 ChildEnd watch_self(const std::vector<std::string>& arguments, double limit_s,
                     const std::function<void(std::string_view line)>& on_line,
                     const std::vector<std::string>& environment) {

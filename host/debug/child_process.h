@@ -25,6 +25,14 @@ bool end_with_parent();
 /// Waits for its end and gives the status of waitpid.
 int wait_for(pid_t child);
 
+/// What a child wrote to stdout, and the status of waitpid.
+struct ChildOutput {
+  std::string text;
+  int status = 0;
+};
+/// Runs this program until it ends. Throws UserError where it cannot be started.
+ChildOutput output_of_self(const std::vector<std::string>& arguments);
+
 /// How a child ended.
 struct ChildEnd {
   int exit_status = 0;

@@ -66,6 +66,13 @@ void Run::add(const CallStats& stats) {
   stats_ += stats;
 }
 
+void set_simply(const std::vector<Tensor>& parameters, double scale) {
+  NoGradGuard no_grad;
+  int i = 0;
+  for (const Tensor& p : parameters)
+    p.copy_((arange(p.numel()) % 5 - 2).reshape(p.sizes()) * scale + 0.125 * i++);
+}
+
 void in_threads(int n, const std::function<void(int)>& f) {
   std::mutex error_lock;
   std::exception_ptr error;

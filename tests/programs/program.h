@@ -154,6 +154,9 @@ struct AddProgram {
 /// Calls f(0) to f(n - 1) in threads of their own and waits; throws what one of them has thrown.
 void in_threads(int n, const std::function<void(int)>& f);
 
+/// Gives parameters small dyadic numbers in place of random ones.
+void set_simply(const std::vector<Tensor>& parameters, double scale = 0.25);
+
 /// {a, b, c} as f32.
 inline Tensor row(std::vector<float> values) { return tensor(values); }
 

@@ -1,5 +1,5 @@
 // Bags of rows: sums and means of rows of a table, folds whose length is data, and their gradients.
-#include "loopir/scatter.h"
+#include "loopir/lower/scatter.h"
 
 namespace loopir {
 

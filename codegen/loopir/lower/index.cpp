@@ -1,5 +1,5 @@
 // Reading at index tensors: embeddings and gathers, with every index checked.
-#include "loopir/index_tensors.h"
+#include "loopir/lower/index_tensors.h"
 
 namespace loopir {
 

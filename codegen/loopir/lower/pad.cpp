@@ -1,6 +1,6 @@
 // Padding by reflection and replication: other positions of what is padded. The gradient of an
 // element is what the positions that read it got.
-#include "loopir/scatter.h"
+#include "loopir/lower/scatter.h"
 
 namespace loopir {
 

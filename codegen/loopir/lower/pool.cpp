@@ -1,6 +1,6 @@
 // Pooling: maxima and means over windows. Small windows are one expression over all their
 // positions, which loops vectorise over channels or columns; larger ones are folds.
-#include "loopir/windows.h"
+#include "loopir/lower/windows.h"
 
 #include <limits>
 

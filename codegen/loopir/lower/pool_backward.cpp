@@ -1,7 +1,7 @@
 // Gradients of pooling. Windows are known, so an element adds up what the results whose windows
 // have it give: nothing is written twice. Only positions that follow no windows are scattered to.
-#include "loopir/scatter.h"
-#include "loopir/windows.h"
+#include "loopir/lower/scatter.h"
+#include "loopir/lower/windows.h"
 
 namespace loopir {
 

@@ -7,7 +7,7 @@
 // Method of the gradient: of known sizes, each element adds up the results that have it among their
 //   taps. Those are neighbours, from a line on, as many as the largest such neighbourhood has (both
 //   from a table made when compiling). Of other sizes each result adds to its taps.
-#include "loopir/scatter.h"
+#include "loopir/lower/scatter.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 // dimensions in which an element's place is the element's own are the scatter's outer variables,
 // which threads and lanes share out; the others run in order, one after the other. So results
 // depend neither on threads nor on timing, and of elements that are set twice the last one stays.
-#include "loopir/scatter.h"
+#include "loopir/lower/scatter.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,6 +1,6 @@
 // Operations on symbolic numbers beyond those of <tenon/sym.h>: rounding, reals, choice.
 //
-// Plain numbers are computed at once; symbolic ones under the current ShapeEnv, if there is one.
+// Plain numbers are computed at once; symbolic ones under the ShapeEnv of this thread's scope.
 #pragma once
 
 #include <tenon/sym.h>

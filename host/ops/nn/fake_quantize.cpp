@@ -1,8 +1,9 @@
 // Rounding to what few-bit integers hold, in floating numbers, as training before quantisation does.
 //
-// q = zero_point + round(x / scale), where zero_point is broken rounded as a whole, and the result is (clamp(q) - zero_point) * scale. The derivative
-// is 1 where q lies in the range and 0 elsewhere: the mask, the second result of the rows that the
-// others are made of. As in PyTorch the scale is an f32 number, and its reciprocal is what multiplies.
+// q = zero_point + round(x / scale), where a zero_point with a fraction is rounded together with the
+// quotient; the result is (clamp(q) - zero_point) * scale. The derivative is 1 where q lies in the
+// range and 0 elsewhere: the mask, the second result of the rows that the others are made of. As in
+// PyTorch the scale is an f32 number, and its reciprocal is what multiplies.
 #include "ops/op.h"
 #include "ops/promotion.h"
 #include "ops/shape_check.h"

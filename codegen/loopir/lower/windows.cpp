@@ -1,6 +1,6 @@
 // Windows of pooling. Adaptive ones begin at floor(o * in / out) and end at ceil((o + 1) * in /
 // out).
-#include "windows.h"
+#include "loopir/lower/windows.h"
 
 namespace loopir {
 

@@ -1,4 +1,5 @@
-// Habits of training loops: averages of weights, tied weights, scaled losses, frozen layers, restarts.
+// Habits of training loops: averages of weights, tied weights, scaled losses, frozen layers, restarts,
+// states that are cut loose, penalties, metrics.
 #include "program.h"
 
 #include <algorithm>
@@ -6,14 +7,6 @@
 
 namespace tenon::programs {
 namespace {
-
-// Small dyadic weights in place of random ones.
-void set_simply(const std::vector<Tensor>& parameters, double scale = 0.25) {
-  NoGradGuard no_grad;
-  int i = 0;
-  for (const Tensor& p : parameters)
-    p.copy_((arange(p.numel()) % 5 - 2).reshape(p.sizes()) * scale + 0.125 * i++);
-}
 
 struct Net : nn::Module {
   nn::Linear in{2, 4}, out{4, 2};
@@ -357,6 +350,117 @@ TENON_PROGRAM(GradientsOverSeveralBatches, 6) {
     opt.zero_grad(i > 6);
     done = 0;
     run.log(norm, net.out.bias, net.out.bias.grad().defined());
+  }
+}
+
+TENON_PROGRAM(AStateIsCutLooseEveryThirdStep, 6) {
+  nn::GRUCell cell(2, 3);
+  set_simply(cell.parameters());
+  auto step = run.compile([&](const Tensor& x, const Tensor& h, bool cuts) {
+    Tensor next = cell(x, cuts ? h.detach() : h);
+    return std::pair(next, next.square().sum());
+  });
+  Tensor h = zeros({1, 3}), total = zeros({});
+  for (int i = 0; i < 9; ++i) {
+    auto [next, loss] = step(row({float(i % 2), 0.5}).unsqueeze(0), h, i % 3 == 0);
+    h = next;
+    total = total + loss;
+    if (i % 3 < 2) continue;
+    cell.zero_grad();
+    total.backward();
+    run.log(total.detach(), cell.weight_hh.grad().sum());
+    total = zeros({});
+  }
+}
+
+TENON_PROGRAM(StatisticsOfABatchNormOverModes, 8) {
+  nn::BatchNorm1d norm(2);
+  auto f = run.compile([&](const Tensor& x) { return norm(x); });
+  for (int i = 0; i < 9; ++i) {
+    norm.train(i % 3 != 2);
+    if (i == 4) norm.running_mean.fill_(0.5);
+    if (i == 6) norm.weight.requires_grad_(false);
+    Tensor y = f((arange(4 + 2 * (i % 2)).reshape({-1, 2}) * float(i)).to(Dtype::f32));
+    run.log(y, norm.running_mean, norm.running_var, norm.num_batches_tracked);
+  }
+}
+
+TENON_PROGRAM(APenaltyOnTheSlopeOfACritic, 8) {
+  nn::Linear in(2, 3), out(3, 1);
+  set_simply(in.parameters());
+  set_simply(out.parameters());
+  auto f = run.compile([&](const Tensor& real, const Tensor& fake, double share) {
+    in.zero_grad();
+    out.zero_grad();
+    Tensor mixed = (real * share + fake * (1 - share)).detach().requires_grad_();
+    auto critic = [&](const Tensor& x) { return out(in(x).square()); };
+    Tensor slope = autograd::grad({critic(mixed).sum()}, {mixed}, {.create_graph = true})[0];
+    Tensor penalty = (slope.square().sum(1) - 1.0).square().mean();
+    Tensor loss = critic(fake).mean() - critic(real).mean() + penalty * 0.25;
+    loss.backward();
+    return loss.detach();
+  });
+  for (int i = 0; i < 5; ++i) {
+    Tensor real = (arange(6) % 3).reshape({3, 2}) * 0.5, fake = real - float(i) / 4;
+    run.log(f(real, fake, i % 2 ? 0.5 : 0.25), in.weight.grad(), out.bias.grad());
+  }
+}
+
+TENON_PROGRAM(HooksFromOutsideComeGoAndThrow, 8) {
+  Tensor w = row({1, 2}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) { return (x * w).square().sum(); });
+  std::optional<autograd::HookHandle> scaling, throwing;
+  for (int i = 0; i < 9; ++i) {
+    if (i == 2) scaling = autograd::register_hook(w, [](const Tensor& g) { return g * 0.5; });
+    if (i == 4)
+      throwing = autograd::register_hook(w, [](const Tensor& g) -> Tensor {
+        throw std::runtime_error("in a hook: " + std::to_string(g.numel()));
+      });
+    if (i == 6) throwing->remove();
+    if (i == 7) scaling->remove();
+    run.log_error([&] { f(row({1, float(i)})).backward(); });
+    run.log(w.grad());
+  }
+}
+
+TENON_PROGRAM(MetricsThatRunAlong, 6) {
+  Tensor right = zeros({}, Dtype::i64), seen = zeros({}, Dtype::i64),
+         table = zeros({3, 3}, Dtype::i64);
+  auto update = run.compile([&](const Tensor& scores, const Tensor& labels) {
+    Tensor guess = scores.argmax(1);
+    right.add_(guess.eq(labels).sum());
+    seen.add_(labels.numel());
+    table.view({9}).index_add_(0, labels * 3 + guess, ones_like(guess));
+    return right.to(Dtype::f32) / seen;
+  });
+  for (int i = 0; i < 6; ++i) {
+    int64_t n = 2 + i % 3;
+    Tensor scores = ((arange(3 * n) * (i + 2)) % 5).reshape({n, 3}).to(Dtype::f32);
+    run.log(update(scores, arange(n) % 3), right, seen, table);
+    if (i == 3) right.zero_(), seen.zero_();
+  }
+}
+
+TENON_PROGRAM(ModulesInAVectorThatGrowsAndShrinks, 10) {
+  std::vector<std::shared_ptr<nn::Linear>> layers;
+  auto add = [&] {
+    layers.push_back(std::make_shared<nn::Linear>(2, 2));
+    set_simply(layers.back()->parameters());
+  };
+  add();
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor h = x;
+    for (const auto& layer : layers) h = (*layer)(h).relu() + h;
+    return h.sum();
+  });
+  for (int i = 0; i < 8; ++i) {
+    if (i == 2 || i == 3) add();
+    if (i == 5) layers.erase(layers.begin());
+    if (i == 6) std::swap(layers[0], layers[1]);
+    for (const auto& layer : layers) layer->zero_grad();
+    Tensor loss = f((arange(4) - float(i)).reshape({2, 2}).to(Dtype::f32));
+    loss.backward();
+    run.log(loss.detach(), layers.back()->weight.grad(), layers.size());
   }
 }
 

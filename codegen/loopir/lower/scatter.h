@@ -1,7 +1,7 @@
 // Tensors that are written at scatter indices: shared by the rules that do so.
 #pragma once
 
-#include "index_tensors.h"
+#include "loopir/lower/index_tensors.h"
 
 #include <string>
 

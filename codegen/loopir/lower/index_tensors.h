@@ -1,7 +1,7 @@
 // Index tensors: shared by the rules that read at such indices and those that scatter.
 #pragma once
 
-#include "lowering.h"
+#include "loopir/lowering.h"
 
 namespace loopir {
 

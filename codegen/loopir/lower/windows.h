@@ -1,7 +1,7 @@
 // Windows of pooling: which elements a result covers, and which results cover an element.
 #pragma once
 
-#include "lowering.h"
+#include "loopir/lowering.h"
 
 namespace loopir {
 
