@@ -13,10 +13,10 @@ file(WRITE "${OUTPUT}" "// Written by cmake/embed_files.cmake.
 
 namespace ${NAMESPACE} {
 
-static constexpr EmbeddedFile files[] = {
+static constexpr EmbeddedFile ${FUNCTION}_table[] = {
 ${rows}};
 
-std::span<const EmbeddedFile> ${FUNCTION}() { return files; }
+std::span<const EmbeddedFile> ${FUNCTION}() { return ${FUNCTION}_table; }
 
 }  // namespace ${NAMESPACE}
 ")

@@ -39,8 +39,6 @@ constexpr double tanh_near_terms[] = {-0.333333313, 0.133332223,    -0.053948462
 constexpr double ln2_high = 0x1.62e42ep-1, ln2_low = 0x1.efa39ef35793cp-25;
 constexpr double ln2_high_f64 = 0x1.62e42fefa39efp-1, ln2_low_f64 = 0x1.abc9e3b39803fp-56;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 /// exp(r) for |r| <= ln 2 / 2.
 Lanes exp_near_zero(Lanes r) {
   Lanes high = polynomial(r, exp_terms);

@@ -3,7 +3,11 @@
 
 #include "vector_math_lanes.h"
 
+#include <limits>
+
 namespace lanes {
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // Single precision throughout: vector_math_float.cpp.
 Lanes exp_f32(Lanes x);

@@ -19,7 +19,6 @@ namespace lanes {
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double pi = 0x1.921fb54442d18p+1;
 
 constexpr double lgamma_terms[] = {

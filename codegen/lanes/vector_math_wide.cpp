@@ -19,21 +19,20 @@ namespace lanes {
 
 namespace {
 
-constexpr double exp_terms[] = {0x1.000000005e019p-1, 0x1.5555557dd96c5p-3,  0x1.5555541e21cfep-5,
-                                0x1.1110a253f3bc1p-7, 0x1.6c18d366c8800p-10, 0x1.a18572e8797e7p-13,
-                                0x1.9e89217668dc8p-16};
-constexpr double log_terms[] = {-0x1.0000000156cd3p-1, 0x1.55555558072adp-2,  -0x1.fffffa96804f5p-3,
-                                0x1.99998eaed63f3p-3,  -0x1.5556d92189775p-3, 0x1.2496e98395a1bp-3,
-                                -0x1.ffad236e10de7p-4, 0x1.c5b288fc16c51p-4,  -0x1.9c556c1ef701bp-4,
-                                0x1.8a4ae7072b614p-4,  -0x1.67e74844ef8adp-4, 0x1.b63606dd7a17fp-5,
-                                -0x1.6abd352630e3ep-8, -0x1.37169e07d90d9p-7};
+constexpr double wide_exp_terms[] = {
+    0x1.000000005e019p-1,  0x1.5555557dd96c5p-3,  0x1.5555541e21cfep-5, 0x1.1110a253f3bc1p-7,
+    0x1.6c18d366c8800p-10, 0x1.a18572e8797e7p-13, 0x1.9e89217668dc8p-16};
+constexpr double wide_log_terms[] = {
+    -0x1.0000000156cd3p-1, 0x1.55555558072adp-2, -0x1.fffffa96804f5p-3, 0x1.99998eaed63f3p-3,
+    -0x1.5556d92189775p-3, 0x1.2496e98395a1bp-3, -0x1.ffad236e10de7p-4, 0x1.c5b288fc16c51p-4,
+    -0x1.9c556c1ef701bp-4, 0x1.8a4ae7072b614p-4, -0x1.67e74844ef8adp-4, 0x1.b63606dd7a17fp-5,
+    -0x1.6abd352630e3ep-8, -0x1.37169e07d90d9p-7};
 constexpr double erfc_terms[] = {
     0x1.46e80e22cad6dp+0,   -0x1.7bf5ebe60f143p-4,  -0x1.5407c0374f835p-3, 0x1.4ffa1929e386cp-3,
     -0x1.bc2b0f2b13d02p-5,  -0x1.073d397b5bc5cp-7,  0x1.1dc1dc3b147b6p-7,  0x1.4c1e1b67dea2dp-10,
     -0x1.7c0a41d5699c3p-10, -0x1.cae9ed91e0a7cp-12, 0x1.9d8e947257f71p-13, 0x1.f48c6da80dd2ep-14,
     -0x1.243cbfcca2e31p-18, -0x1.65bbd42b92dbfp-17};
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double ln2 = 0x1.62e42fefa39efp-1;
 
 /// exp(d) = power (1 + near) for |d| <= 700.
@@ -45,7 +44,7 @@ struct Exponential {
 Exponential exponential(Lanes d) {
   ExpArgument argument = exp_argument(d);
   Lanes r = argument.r;
-  return {fma(r * r, polynomial(r, exp_terms), r), power_of_two(argument)};
+  return {fma(r * r, polynomial(r, wide_exp_terms), r), power_of_two(argument)};
 }
 
 /// log(u) = k ln 2 + log(m) for normal u > 0. `near_one` is u - 1 as far as that was not rounded.
@@ -59,7 +58,7 @@ Logarithm logarithm(Lanes u, Lanes near_one) {
   Lanes k = integer_as_double(above >> 52);
   Lanes m = from_bits((above & above.integer(0x000fffffffffffff)) + above.integer(low));
   Lanes f = select(k == 0.0, near_one, m - 1.0);
-  return {k, fma(f * f, polynomial(f, log_terms), f)};
+  return {k, fma(f * f, polynomial(f, wide_log_terms), f)};
 }
 
 /// log(1 + t) for t > -1.

@@ -6,14 +6,6 @@
 
 namespace loopir {
 
-namespace {
-
-bool is_floating(int32_t dtype) {
-  return dtype == TN_F32 || dtype == TN_F64 || dtype == TN_F16 || dtype == TN_BF16;
-}
-
-}  // namespace
-
 Operands operands_of(const ValueNode& n) {
   switch (n.code) {
     case value_load:

@@ -13,6 +13,12 @@
 
 namespace loopir {
 
+/// Whether the host computes this dtype in f32 (bf16, f16).
+inline bool is_narrow(int32_t dtype) { return dtype == TN_F16 || dtype == TN_BF16; }
+inline bool is_floating(int32_t dtype) {
+  return dtype == TN_F32 || dtype == TN_F64 || is_narrow(dtype);
+}
+
 /// Codes of values: those of formulas (TN_F_...) and these.
 enum : uint16_t {
   value_load = 1000,  // a: buffer, b: index in elements, c: bool value or none; 0 where it is false

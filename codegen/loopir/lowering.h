@@ -143,11 +143,6 @@ struct Lowering {
   bool is_dear_scalar(const Tensor& t);
 };
 
-/// Whether the host computes this dtype in f32 (bf16, f16).
-inline bool is_narrow(int32_t dtype) { return dtype == TN_F16 || dtype == TN_BF16; }
-inline bool is_floating(int32_t dtype) {
-  return dtype == TN_F32 || dtype == TN_F64 || is_narrow(dtype);
-}
 inline int32_t compute_type(int32_t dtype) { return is_narrow(dtype) ? int32_t{TN_F32} : dtype; }
 /// The dtypes that loops compute on.
 inline bool is_computing(int32_t dtype) {

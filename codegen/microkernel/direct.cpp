@@ -13,7 +13,7 @@ constexpr int64_t most_sums = most_direct_rows * 32;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t panel_columns() { return kernels().f64.panel; }
-int64_t lanes() { return kernels().f64.lanes; }
+int64_t double_lanes() { return kernels().f64.lanes; }
 int64_t taps_of(const std::array<DirectAxis, 3>& axes) {
   return axes[0].kernel * axes[1].kernel * axes[2].kernel;
 }
@@ -33,9 +33,9 @@ struct Panel {
   Panel(int64_t number, int64_t all)
       : first(number * panel_columns()),
         columns(std::min(panel_columns(), all - first)),
-        width(divide_up(columns, lanes()) * lanes()) {}
+        width(divide_up(columns, double_lanes()) * double_lanes()) {}
 };
-int64_t padded(int64_t columns) { return divide_up(columns, lanes()) * lanes(); }
+int64_t padded(int64_t columns) { return divide_up(columns, double_lanes()) * double_lanes(); }
 
 }  // namespace
 

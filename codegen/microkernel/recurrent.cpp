@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t usual_vectors = 16;  // columns of a group: some panels, whose sums stay near
 constexpr int64_t most_rows = 48;      // of a product, for the same reason
 
-int64_t lanes() { return kernels().f32.lanes; }
+int64_t float_lanes() { return kernels().f32.lanes; }
 int64_t passes(int64_t rows, int64_t tile) { return (rows + tile - 1) / tile; }
 
 // Of the widest panel and one a vector narrower, that which fewer tiles of rows pass.
@@ -39,7 +39,7 @@ int64_t panel_vectors_for(int64_t rows) {
 RecurrentWeights::RecurrentWeights(Cell cell, int64_t size, int64_t rows)
     : cell_(cell),
       size_(size),
-      blocks_((size + lanes() - 1) / lanes()),
+      blocks_((size + float_lanes() - 1) / float_lanes()),
       panel_vectors_(panel_vectors_for(rows)) {
   int64_t usual = usual_vectors / gates_of(cell);
   int64_t groups = (blocks_ + usual - 1) / usual;
@@ -47,16 +47,16 @@ RecurrentWeights::RecurrentWeights(Cell cell, int64_t size, int64_t rows)
 }
 
 int64_t RecurrentWeights::unit(int64_t group) const {
-  return std::min(block(group) * lanes(), size_);
+  return std::min(block(group) * float_lanes(), size_);
 }
 
 Panels RecurrentWeights::panels(int64_t group) const {
   int64_t vectors = (block(group + 1) - block(group)) * gates_of(cell_);
-  return {size_, vectors * lanes(), Element::f32, passes(vectors, panel_vectors_)};
+  return {size_, vectors * float_lanes(), Element::f32, passes(vectors, panel_vectors_)};
 }
 
 int64_t RecurrentWeights::bytes() const {
-  return blocks_ * gates_of(cell_) * lanes() * size_ * size_of(Element::f32);
+  return blocks_ * gates_of(cell_) * float_lanes() * size_ * size_of(Element::f32);
 }
 
 int64_t RecurrentWeights::scratch(int64_t rows) const {
@@ -66,7 +66,7 @@ int64_t RecurrentWeights::scratch(int64_t rows) const {
 }
 
 void RecurrentWeights::pack(const float* weights, int64_t row, int64_t column, void* packed) const {
-  int64_t gates = gates_of(cell_), width = lanes();
+  int64_t gates = gates_of(cell_), width = float_lanes();
   std::vector<float> columns;  // of a group, as its products have them; those of no unit are 0
   for (int64_t g = 0; g < groups_; ++g) {
     Panels p = panels(g);
@@ -85,7 +85,7 @@ void RecurrentWeights::pack(const float* weights, int64_t row, int64_t column, v
 
 void step(const RecurrentWeights& weights, const void* packed, const RecurrentStep& s, int64_t row,
           int64_t row_end, int64_t group, int64_t group_end, float* scratch) {
-  int64_t width = lanes(), gates = gates_of(weights.cell()), size = weights.size();
+  int64_t width = float_lanes(), gates = gates_of(weights.cell()), size = weights.size();
   if (row_end - row > most_rows) {
     int64_t half = row + (row_end - row) / 2;
     step(weights, packed, s, row, half, group, group_end, scratch);

@@ -236,7 +236,7 @@ std::shared_ptr<Node> make_refusing_node(std::string name, std::string why, Edge
 namespace tenon {
 
 namespace {
-const bool installed = (autograd_key_slot = &autograd::record_call, true);
+const bool installed_tape = (autograd_key_slot = &autograd::record_call, true);
 }  // namespace
 
 }  // namespace tenon

@@ -225,7 +225,7 @@ void check_write(const Tensor& t, std::string_view op) {
 namespace tenon {
 
 namespace {
-const bool installed = [] {
+const bool installed_views = [] {
   stale_view_slot = [](const Tensor& view) { return autograd::refresh_and_ask(view); };
   return true;
 }();

@@ -59,7 +59,7 @@ bool stands_for(const Tensor& real, const Tensor& fake) {
   return real.defined() && real.requires_grad() == fake.requires_grad();
 }
 
-const bool installed = [] {
+const bool installed_fake_tape = [] {
   autograd::is_leaf_slot = [](const Tensor& fake) {
     if (!fake.requires_grad()) return true;
     Known known = known_of(fake);

@@ -102,7 +102,7 @@ std::vector<Tensor> record_function(FunctionCall& call) {
   return tensors.results;
 }
 
-const bool installed = (autograd::record_function_slot = &record_function, true);
+const bool installed_functions = (autograd::record_function_slot = &record_function, true);
 
 }  // namespace
 

@@ -78,7 +78,7 @@ int32_t TouchedGradients::references(const Tensor& fake) const {
 
 namespace {
 
-const bool installed = [] {
+const bool installed_grad_effects = [] {
   autograd::gradient_touched_slot = [](const Tensor& leaf, bool reads) {
     if (thread_modes.follower) return;  // such bodies are recorded without the tape
     Trace* trace = Trace::current();

@@ -96,7 +96,7 @@ HookHandle hook_in_trace(Trace& trace, const Tensor& t, const HookWish& wish) {
   return attach_now(wish, real_of(fake));
 }
 
-const bool installed = (
+const bool installed_hooks = (
     autograd::hook_slot =
         [](const Tensor& t, HookWish wish) {
           if (Follower* follower = Follower::current())

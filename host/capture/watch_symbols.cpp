@@ -35,7 +35,7 @@ std::string place_for_log() {
   return begin == frame.npos ? "" : frame.substr(begin, end + 1 - begin);
 }
 
-const bool installed = (user_location_slot = place_for_log, true);
+const bool installed_watch_symbols = (user_location_slot = place_for_log, true);
 
 }  // namespace
 

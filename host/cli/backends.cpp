@@ -80,7 +80,7 @@ int list_backends(const BackendsOptions& options, const Globals& globals) {
   return 0;
 }
 
-Action build(Options& app) {
+Action build_backends(Options& app) {
   auto options = std::make_shared<BackendsOptions>();
   app.add_flag("--all", options->all, "those with the tags debug, experimental and runtime too");
   app.add_flag("--why", options->why, "the folders searched and the verdict on each file");
@@ -92,6 +92,6 @@ Action build(Options& app) {
 extern constinit const Verb verb_backends{.name = "backends",
                                           .summary = "lists the installed backends",
                                           .example = "tenon backends --all",
-                                          .build = build};
+                                          .build = build_backends};
 
 }  // namespace tenon::cli

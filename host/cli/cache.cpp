@@ -94,7 +94,7 @@ int verify(const Globals& globals) {
 
 using Step = int (*)(const Globals&);
 
-Action build(Options& app) {
+Action build_cache(Options& app) {
   auto chosen = std::make_shared<Step>(nullptr);
   auto add = [&](const char* name, const char* summary, Step step) {
     app.add_verb(name, summary, [chosen, step] { *chosen = step; });
@@ -110,6 +110,6 @@ Action build(Options& app) {
 extern constinit const Verb verb_cache{.name = "cache",
                                        .summary = "shows, checks and empties the cache on disk",
                                        .example = "tenon cache info",
-                                       .build = build};
+                                       .build = build_cache};
 
 }  // namespace tenon::cli

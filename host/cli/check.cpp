@@ -213,7 +213,7 @@ int check(const CheckOptions& options, const Globals& globals) {
   return document["failed"].integer() == 0 ? 0 : static_cast<int>(ExitStatus::check_failed);
 }
 
-Action build(Options& app) {
+Action build_check(Options& app) {
   auto options = std::make_shared<CheckOptions>();
   app.add_option(
          "PATH", options->paths,
@@ -235,6 +235,6 @@ Action build(Options& app) {
 extern constinit const Verb verb_check{.name = "check",
                                        .summary = "runs models and compares with what was recorded",
                                        .example = "tenon check models/ --backend eager,aot_eager",
-                                       .build = build};
+                                       .build = build_check};
 
 }  // namespace tenon::cli

@@ -52,7 +52,7 @@ int compile(CompileOptions options, const Globals& globals) {
   return 0;
 }
 
-Action build(Options& app) {
+Action build_compile(Options& app) {
   auto options = std::make_shared<CompileOptions>();
   app.add_option("MODEL", options->model, "a .pt2 archive").required();
   app.add_option("-o,--output", options->output, "the file to write, NAME.tenon").required();
@@ -70,6 +70,6 @@ extern constinit const Verb verb_compile{
     .name = "compile",
     .summary = "writes a model with its code into a file that runs without a compiler",
     .example = "tenon compile resnet18.pt2 -o resnet18.tenon --cpu x86-64-v3",
-    .build = build};
+    .build = build_compile};
 
 }  // namespace tenon::cli

@@ -94,7 +94,7 @@ int complete(const std::string& shell) {
   return 0;
 }
 
-Action build(Options& app) {
+Action build_completion(Options& app) {
   auto shell = std::make_shared<std::string>();
   app.add_option("SHELL", *shell, "bash, zsh or fish").required().one_of({"bash", "zsh", "fish"});
   return [shell](const Globals&) { return complete(*shell); };
@@ -106,6 +106,6 @@ extern constinit const Verb verb_completion{
     .name = "completion",
     .summary = "writes the completion of this command for a shell",
     .example = "source <(tenon completion bash)",
-    .build = build};
+    .build = build_completion};
 
 }  // namespace tenon::cli

@@ -170,7 +170,7 @@ void add_list_options(Options& sub, ConfigOptions& options) {
   sub.add_flag("--cpp", options.cpp, "the changed ones as C++");
 }
 
-Action build(Options& app) {
+Action build_config(Options& app) {
   auto options = std::make_shared<ConfigOptions>();
   auto step = std::make_shared<Step>(nullptr);
   add_list_options(add_step(app, "list", "flags with values and where these come from", list, step),
@@ -197,6 +197,6 @@ Action build(Options& app) {
 extern constinit const Verb verb_config{.name = "config",
                                         .summary = "shows and changes flags",
                                         .example = "tenon config doc dynamo.recompile_limit",
-                                        .build = build};
+                                        .build = build_config};
 
 }  // namespace tenon::cli

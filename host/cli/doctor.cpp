@@ -113,7 +113,7 @@ int examine(const Globals& globals) {
   return 0;
 }
 
-Action build(Options& app) {
+Action build_doctor(Options& app) {
   auto only_devices = std::make_shared<bool>(false);
   app.add_flag("--devices", *only_devices, "devices only, asked in this process");
   return [only_devices](const Globals& globals) {
@@ -127,6 +127,6 @@ extern constinit const Verb verb_doctor{
     .name = "doctor",
     .summary = "shows machine, plugins, cache and configuration",
     .example = "tenon doctor",
-    .build = build};
+    .build = build_doctor};
 
 }  // namespace tenon::cli

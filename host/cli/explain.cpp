@@ -292,7 +292,7 @@ void print_texts(const Json& facts) {
   }
 }
 
-void print_facts(const Json& facts) {
+void print_explanation(const Json& facts) {
   print(bold(facts["model"].text()) + "\n");
   print_graph("captured", facts["captured"]);
   for (const char* kind : {"ranges", "guards"})
@@ -345,11 +345,11 @@ int explain(const ExplainOptions& options, const Globals& globals) {
   if (globals.json)
     print_json(facts);
   else
-    print_facts(facts);
+    print_explanation(facts);
   return 0;
 }
 
-Action build(Options& app) {
+Action build_explain(Options& app) {
   auto options = std::make_shared<ExplainOptions>();
   app.add_option("MODEL", options->model, "a model (.pt2) or a graph (.tng, .tng.json)").required();
   app.add_option("--backend", options->backend, "the backend to compile with");
@@ -399,6 +399,6 @@ extern constinit const Verb verb_explain{
     .name = "explain",
     .summary = "shows what becomes of a model on its way to code",
     .example = "tenon explain resnet18.pt2 --backend aot_eager",
-    .build = build};
+    .build = build_explain};
 
 }  // namespace tenon::cli

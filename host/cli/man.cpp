@@ -102,7 +102,7 @@ int write_manual() {
   return 0;
 }
 
-Action build(Options&) {
+Action build_man(Options&) {
   return [](const Globals&) { return write_manual(); };
 }
 
@@ -111,7 +111,7 @@ Action build(Options&) {
 extern constinit const Verb verb_man{.name = "man",
                                      .summary = "writes the manual page",
                                      .example = "tenon man | man -l -",
-                                     .build = build,
+                                     .build = build_man,
                                      .hidden = true};
 
 }  // namespace tenon::cli

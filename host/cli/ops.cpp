@@ -228,7 +228,7 @@ int show_ops(const OpsOptions& options, const Globals& globals) {
   return 0;
 }
 
-Action build(Options& app) {
+Action build_ops(Options& app) {
   auto options = std::make_shared<OpsOptions>();
   app.add_option("NAME", options->name, "an op: aten.add.Tensor, aten.add or add");
   app.add_option("--backend", options->backends,
@@ -242,6 +242,6 @@ Action build(Options& app) {
 extern constinit const Verb verb_ops{.name = "ops",
                                      .summary = "shows the op table",
                                      .example = "tenon ops aten.add.Tensor --backend inductor",
-                                     .build = build};
+                                     .build = build_ops};
 
 }  // namespace tenon::cli

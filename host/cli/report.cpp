@@ -156,7 +156,7 @@ int report_model(const ReportOptions& options, const Globals& globals) {
   return 0;
 }
 
-Action build(Options& app) {
+Action build_report(Options& app) {
   auto options = std::make_shared<ReportOptions>();
   app.add_option("MODEL", options->model, "a model (.pt2) or a graph (.tng, .tng.json)").required();
   app.add_option("--backend", options->backend, "the backend to compile with");
@@ -172,6 +172,6 @@ extern constinit const Verb verb_report{
     .name = "report",
     .summary = "writes what became of a model as one HTML page",
     .example = "tenon report resnet18.pt2 --backend inductor -o resnet18.html",
-    .build = build};
+    .build = build_report};
 
 }  // namespace tenon::cli

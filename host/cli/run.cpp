@@ -193,7 +193,7 @@ int run(const RunOptions& options, const Globals& globals) {
   return 0;
 }
 
-Action build(Options& app) {
+Action build_run(Options& app) {
   auto options = std::make_shared<RunOptions>();
   app.add_option("MODEL", options->model, "a .pt2 archive, a saved graph or a .tenon file")
       .required();
@@ -213,6 +213,6 @@ extern constinit const Verb verb_run{
     .name = "run",
     .summary = "runs a model",
     .example = "tenon run vit.pt2 --backend inductor --input x=f32[1,3,224,224]:rand",
-    .build = build};
+    .build = build_run};
 
 }  // namespace tenon::cli

@@ -1,11 +1,11 @@
 // The verbs of the `tenon` program: one file each, listed in verbs.cpp.
 //
-//     Action build(Options& app) {
+//     Action build_VERB(Options& app) {
 //       auto path = std::make_shared<std::string>();
 //       app.add_option("MODEL", *path, "an archive or a graph").required();
 //       return [path](const Globals& globals) { return show(*path, globals); };
 //     }
-//     extern constinit const Verb verb_show{.name = "show", .summary = "...", .build = build};
+//     extern constinit const Verb verb_show{.name = "show", .summary = "...", .build = build_VERB};
 //
 // An action returns the exit status 0 or 1 (a check failed) and throws for all else; main.cpp turns
 // what is thrown into a message and a status. Results go to stdout through output.h.

@@ -136,7 +136,7 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
   finish_call(site, std::move(recording), leaves, result, CodeOf::interpreter);
 }
 
-const bool installed = (follow_entry_slot = &on_follow, true);
+const bool installed_follow_entry = (follow_entry_slot = &on_follow, true);
 
 }  // namespace
 

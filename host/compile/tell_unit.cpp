@@ -36,12 +36,6 @@ std::string_view name_of(Stage stage) {
 
 // ---- what a backend says of its code
 
-int64_t number(const Json& object, std::string_view name) {
-  const Json* member = object.find(name);
-  const auto* value = member ? std::get_if<int64_t>(&member->value()) : nullptr;
-  return value ? *value : 0;
-}
-
 std::string text(const Json& object, std::string_view name) {
   const Json* member = object.find(name);
   const auto* value = member ? std::get_if<std::string>(&member->value()) : nullptr;
@@ -52,16 +46,16 @@ void read_kernels(const Json::Array& items, GraphFacts& facts) {
   for (const Json& item : items) {
     ++facts.n_kernels;
     if (facts.kernels.size() < most_listed)
-      facts.kernels.push_back(
-          {text(item, "kind"), text(item, "name"), number(item, "bytes"), number(item, "flops")});
+      facts.kernels.push_back({text(item, "kind"), text(item, "name"), item["bytes"].integer(),
+                               item["flops"].integer()});
   }
 }
 
 void read_buffers(const Json::Array& buffers, GraphFacts& facts) {
   for (const Json& b : buffers)
     if (facts.buffers.size() < most_listed)
-      facts.buffers.push_back({text(b, "name"), number(b, "offset"), number(b, "bytes"),
-                               number(b, "first"), number(b, "last")});
+      facts.buffers.push_back({text(b, "name"), b["offset"].integer(), b["bytes"].integer(),
+                               b["first"].integer(), b["last"].integer()});
 }
 
 std::string joined_texts(const Json::Array& list) {

@@ -16,12 +16,6 @@ using report::plural;
 
 constexpr size_t most_lines = 200;
 
-int64_t number(const Json& object, std::string_view name) {
-  const Json* member = object.find(name);
-  const auto* value = member ? std::get_if<int64_t>(&member->value()) : nullptr;
-  return value ? *value : 0;
-}
-
 const std::string* text(const Json& value) { return std::get_if<std::string>(&value.value()); }
 
 template <class F>
@@ -49,8 +43,8 @@ struct Recordings {
       ++sizes;
       for_each_item(size, "recordings", [&](const Json& recording) {
         ++n;
-        nodes += number(recording, "nodes");
-        bytes += number(recording, "bytes");
+        nodes += recording["nodes"].integer();
+        bytes += recording["bytes"].integer();
       });
     });
   }
@@ -63,8 +57,8 @@ void tell_function(const Json& function, std::vector<std::string>& out) {
   out.push_back(message("{}: {} of {}, with {} and {} of memory; {}, {}", words ? *words : "",
                         plural(all.n, "recording"), plural(all.sizes, "size"),
                         plural(all.nodes, "node"), plural(all.bytes, "byte"),
-                        plural(number(function, "replays"), "replay"),
-                        plural(number(function, "warm_ups"), "warm-up")));
+                        plural(function["replays"].integer(), "replay"),
+                        plural(function["warm_ups"].integer(), "warm-up")));
   for_each_member(function, "rerecords", [&](const std::string& why, int64_t n) {
     out.push_back(message("recorded anew {}: {}", plural(n, "time"), why));
   });

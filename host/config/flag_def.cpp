@@ -243,7 +243,7 @@ std::optional<T> parse_number(std::string_view text) {
   return number;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\')
@@ -325,10 +325,10 @@ std::string value_text(const Value& value) {
     bool whole = text.find_first_not_of("-0123456789") == std::string::npos;
     return whole ? text + ".0" : text;
   }
-  if (const auto* text = std::get_if<std::string>(&value)) return quoted(*text);
+  if (const auto* text = std::get_if<std::string>(&value)) return in_quotes(*text);
   std::string out = "[";
   for (const std::string& item : std::get<std::vector<std::string>>(value)) {
-    out += (out.size() > 1 ? ", " : "") + quoted(item);
+    out += (out.size() > 1 ? ", " : "") + in_quotes(item);
   }
   return out + "]";
 }

@@ -2,6 +2,7 @@
 #include "formats/graph_json.h"
 
 #include "core/error.h"
+#include "formats/check.h"
 #include "formats/json.h"
 #include "graph/text/parse.h"
 #include "graph/text/print.h"
@@ -193,11 +194,6 @@ std::string lines_of(const Json& graph) {
 }
 
 // ---- reading
-
-template <class... Args>
-void check(bool condition, std::string_view pattern, const Args&... args) {
-  require(condition, ErrorCode::bad_file, pattern, args...);
-}
 
 const std::string& short_text(const JsonView& view) {
   check(view.text().size() <= graph_limits::name_bytes, "{}: expected at most {} bytes", view,

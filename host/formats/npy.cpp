@@ -18,12 +18,12 @@ namespace {
 
 constexpr std::string_view kMagic{"\x93NUMPY", 6};
 
-struct NamedDtype {
+struct NpyDtype {
   std::string_view code;  // without the mark of the byte order
   Dtype dtype;
 };
 
-constexpr NamedDtype dtype_codes[] = {
+constexpr NpyDtype dtype_codes[] = {
     {"b1", Dtype::bool_}, {"u1", Dtype::u8},  {"i1", Dtype::i8},    {"i2", Dtype::i16},
     {"i4", Dtype::i32},   {"i8", Dtype::i64}, {"f2", Dtype::f16},   {"f4", Dtype::f32},
     {"f8", Dtype::f64},   {"c8", Dtype::c64}, {"c16", Dtype::c128},
@@ -33,7 +33,7 @@ Dtype read_dtype(std::string_view descr, const std::string& subject) {
   std::string_view code = descr;
   const char order = code.empty() ? '\0' : code.front();
   if (order == '<' || order == '|' || order == '=') code.remove_prefix(1);
-  for (const NamedDtype& known : dtype_codes)
+  for (const NpyDtype& known : dtype_codes)
     if (known.code == code) return known.dtype;
   fail(ErrorCode::unsupported,
        "{}: dtype '{}' is not supported; expected a little-endian number type such as '<f4'",
@@ -186,7 +186,7 @@ namespace {
 
 std::string header_text(const RawTensor& tensor) {
   std::string_view code;
-  for (const NamedDtype& known : dtype_codes)
+  for (const NpyDtype& known : dtype_codes)
     if (known.dtype == tensor.dtype) code = known.code;
   require(!code.empty(), ErrorCode::unsupported,
           "npy: the format has no dtype {}; convert the tensor to f32 first", tensor.dtype);

@@ -1,6 +1,7 @@
 // Writing `.tenon` files, and reading them without trust.
 #include "formats/tenon_file.h"
 
+#include "formats/check.h"
 #include "formats/limits.h"
 #include "graph/hash.h"
 
@@ -18,11 +19,6 @@ constexpr uint64_t alignment = 64;
 constexpr uint64_t header_bytes = 64;
 constexpr uint64_t digest_at = 32;  // what stands before it and the directory is what it is of
 
-template <class... Args>
-void check(bool condition, std::string_view pattern, const Args&... args) {
-  require(condition, ErrorCode::bad_file, pattern, args...);
-}
-
 uint64_t aligned_size(uint64_t n) { return (n + alignment - 1) / alignment * alignment; }
 
 std::string digest_of(std::string_view bytes) {
@@ -35,20 +31,20 @@ void put(std::string& out, T number) {
   out.append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
-struct Header {
+struct FileHeader {
   uint32_t n_sections = 0;
   uint64_t file_bytes = 0, directory_bytes = 0;
   std::string_view digest;
 };
 
-Header read_header(ByteReader& reader, const std::string& subject) {
+FileHeader read_file_header(ByteReader& reader, const std::string& subject) {
   reader.expect(magic, "the beginning of a .tenon file");
   auto version = reader.u32("the version");
   check(version == tenon_file_version,
         "{}: is a .tenon file of version {}, this program reads version {}; write it again with "
         "`tenon compile` of this program",
         subject, version, tenon_file_version);
-  Header h;
+  FileHeader h;
   h.n_sections = reader.u32("the number of sections");
   h.file_bytes = reader.u64("the size of the file");
   h.directory_bytes = reader.u64("the size of the directory");
@@ -60,13 +56,13 @@ Header read_header(ByteReader& reader, const std::string& subject) {
   return h;
 }
 
-struct Entry {
+struct TableEntry {
   uint64_t offset = 0, size = 0;
   std::string_view digest, name;
 };
 
-Entry read_entry(ByteReader& reader) {
-  Entry e;
+TableEntry read_entry(ByteReader& reader) {
+  TableEntry e;
   e.offset = reader.u64("the offset of a section");
   e.size = reader.u64("the size of a section");
   e.digest = reader.text(32, "the digest of a section");
@@ -98,7 +94,7 @@ TenonFile TenonFile::from_bytes(Bytes bytes, const std::string& subject,
   out.subject_ = subject;
   ByteSpan file = out.bytes_.span;
   ByteReader reader(file, subject);
-  Header header = read_header(reader, subject);
+  FileHeader header = read_file_header(reader, subject);
   ByteSpan directory = reader.take(header.directory_bytes, "the directory of sections");
   std::string signed_bytes(as_text(file.first(digest_at)));
   check(digest_of(signed_bytes.append(as_text(directory))) == header.digest,
@@ -107,7 +103,7 @@ TenonFile TenonFile::from_bytes(Bytes bytes, const std::string& subject,
   ByteReader entries(directory, subject);
   uint64_t end = header_bytes + header.directory_bytes;
   for (uint32_t i = 0; i < header.n_sections; ++i) {
-    Entry e = read_entry(entries);
+    TableEntry e = read_entry(entries);
     check(e.offset == aligned_size(end) && e.offset <= file.size() &&
               e.size <= file.size() - e.offset,
           "{}: section {} does not lie where the one before ends", subject, printable(e.name));

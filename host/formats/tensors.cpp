@@ -16,7 +16,7 @@ Tensor to_tensor(const RawTensor& raw) {
   Tensor out = make_tensor(IntList(raw.sizes), raw.dtype);
   size_t bytes = static_cast<size_t>(out.numel().guard_int() * itemsize(raw.dtype));
   if (bytes == 0) return out;
-  if (to_text(list_of(contiguous_strides(raw.sizes))) == to_text(IntList(raw.strides))) {
+  if (to_text(list_of(tenon::contiguous_strides(raw.sizes))) == to_text(IntList(raw.strides))) {
     std::memcpy(out.data(), raw.data.span.data(), bytes);
     return out;
   }
@@ -30,7 +30,7 @@ RawTensor to_raw(const Tensor& tensor) {
   RawTensor raw;
   raw.dtype = tensor.dtype();
   for (SymInt s : tensor.sizes()) raw.sizes.push_back(s.guard_int());
-  for (SymInt s : contiguous_strides(tensor.sizes())) raw.strides.push_back(s.guard_int());
+  for (SymInt s : tenon::contiguous_strides(tensor.sizes())) raw.strides.push_back(s.guard_int());
   Tensor host = on_host(tensor);
   auto kept = std::make_shared<Tensor>(host.is_contiguous() ? host : host.contiguous());
   size_t bytes = static_cast<size_t>(kept->numel().guard_int() * itemsize(raw.dtype));

@@ -18,6 +18,7 @@
 // Source: PKWARE APPNOTE 6.3.10, sections 4.3 to 4.5.
 #include "formats/zip.h"
 #include "core/utf8.h"
+#include "formats/check.h"
 #include "formats/zip_records.h"
 
 #include <zlib.h>
@@ -34,11 +35,6 @@ namespace {
 
 // Encrypted, patched, strongly encrypted, masked headers.
 constexpr uint16_t kRefusedFlags = (1u << 0) | (1u << 5) | (1u << 6) | (1u << 13);
-
-template <class... Args>
-void check(bool condition, std::string_view pattern, const Args&... args) {
-  require(condition, ErrorCode::bad_file, pattern, args...);
-}
 
 struct Directory {
   uint64_t entries = 0;

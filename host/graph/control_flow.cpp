@@ -336,7 +336,7 @@ std::vector<TensorMeta> associative_scan_meta(Value combine_graph, TensorList xs
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef graph_control_flow_rows[] = {
     {.schema = "higher_order::cond(Tensor pred, Graph true_graph, Graph false_graph, Tensor[] "
                "operands) -> Tensor[]",
      .core = true,
@@ -374,7 +374,7 @@ static constexpr OpDef rows[] = {
      .decomp = fn<associative_scan_kernel>},
 };
 
-extern constinit const OpFamily op_family_graph_control_flow{rows};
+extern constinit const OpFamily op_family_graph_control_flow{graph_control_flow_rows};
 
 }  // namespace ops
 }  // namespace tenon

@@ -3,7 +3,7 @@
 // A row file holds one array of OpDef and the family object that opgen lists:
 //
 //     static constexpr OpDef rows[] = {{.schema = "relu(Tensor self) -> Tensor", ...}, ...};
-//     extern constinit const OpFamily op_family_pointwise_activation{rows};
+//     extern constinit const OpFamily op_family_pointwise_activation{pointwise_activation_rows};
 //
 // Fields take captureless lambdas whose parameters are the C++ types of the schema's arguments
 // (Tensor const Tensor&, SymInt[] SymIntList, int[]? OptIntList, Scalar Number, ...); they are

@@ -61,7 +61,7 @@ std::string typed(const SchemaType& type, const AliasInfo& alias) {
   return out;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::string_view special = "\n\t\r\f\v\\\"", letters = "ntrfv\\\"";
   std::string out = "\"";
   for (char c : text) {
@@ -112,7 +112,7 @@ std::string to_text(const DefaultValue& value) {
     case Kind::boolean:
       return bool_text(value.boolean);
     case Kind::text:
-      return quoted(value.text);
+      return in_quotes(value.text);
     case Kind::word:
       return value.text;
     case Kind::ints:

@@ -17,7 +17,7 @@ namespace {
 
 using Kind = JointNode::Kind;
 using Recompute = JointNode::Recompute;
-using Tag = JointNode::Tag;
+using NodeTag = JointNode::Tag;
 
 // By id: in the part of the list that ends with the last node of the forward.
 std::vector<char> forward_region(const WorkGraph& graph) {
@@ -25,7 +25,7 @@ std::vector<char> forward_region(const WorkGraph& graph) {
     const JointNode& node = graph.node(id);
     return graph.is_forward_input(id) ||
            (node.kind == Kind::call &&
-            (node.tag == Tag::forward || node.tag == Tag::must_be_in_forward));
+            (node.tag == NodeTag::forward || node.tag == NodeTag::must_be_in_forward));
   };
   JointId end = 0;
   for (JointId id : graph.order())

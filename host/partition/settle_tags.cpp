@@ -11,7 +11,7 @@ namespace tenon::partition {
 namespace {
 
 using Recompute = JointNode::Recompute;
-using Tag = JointNode::Tag;
+using NodeTag = JointNode::Tag;
 
 // Results of a call, read through tuples.
 void save_results(WorkGraph& graph, JointId id, Recompute tuple_tag) {
@@ -26,7 +26,7 @@ void settle_calls_that_run_once(WorkGraph& graph, const PartitionOptions& option
     bool collective = (graph.classes(id) & class_collective) &&
                       !options.unsafe_allow_optimization_of_collectives &&
                       !graph.must_recompute(id);
-    bool tied = node.tag == Tag::must_be_in_forward || node.tag == Tag::must_be_in_backward;
+    bool tied = node.tag == NodeTag::must_be_in_forward || node.tag == NodeTag::must_be_in_backward;
     bool seeded = graph.classes(id) & class_seeded;
     if (!collective && !node.effect && !tied && !seeded) continue;
     graph.set_runs_once(id);
@@ -38,16 +38,16 @@ void settle_calls_that_run_once(WorkGraph& graph, const PartitionOptions& option
 
 // A write to an input in both halves: the value of the forward's is what the backward begins with.
 void save_sources_of_writes(WorkGraph& graph) {
-  auto is_write = [&](JointId id, Tag tag) {
+  auto is_write = [&](JointId id, NodeTag tag) {
     return (graph.classes(id) & class_copy) && graph.node(id).tag == tag &&
            graph.inputs(id).size() >= 2;
   };
   for (JointId id : graph.order()) {
-    if (!is_write(id, Tag::must_be_in_forward)) continue;
+    if (!is_write(id, NodeTag::must_be_in_forward)) continue;
     JointId target = graph.inputs(id)[0];
     auto users = graph.users(target);
     bool again = std::any_of(users.begin(), users.end(), [&](JointId user) {
-      return is_write(user, Tag::must_be_in_backward) && graph.inputs(user)[0] == target;
+      return is_write(user, NodeTag::must_be_in_backward) && graph.inputs(user)[0] == target;
     });
     if (again) graph.set_recompute(graph.inputs(id)[1], Recompute::must_save);
   }

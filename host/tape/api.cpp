@@ -142,7 +142,7 @@ std::shared_ptr<void> enable_in_callable(const Options& options) {
       {.mode = options.mode, .options = options.options, .fullgraph = wants_fullgraph(options)}));
 }
 
-const bool installed = [] {
+const bool installed_tape = [] {
   autograd::take_pass_slot = &take;
   compiled_backward_slot = &enable_in_callable;
   forget_backward_slot = &forget_programs;

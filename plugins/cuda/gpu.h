@@ -36,6 +36,10 @@ struct tn_event {
 
 namespace tenon::cuda {
 
+inline api::Address address_of(const void* memory) {
+  return reinterpret_cast<api::Address>(memory);
+}
+
 /// Threads: any. A stream is used by one thread at a time.
 class Gpu {
  public:

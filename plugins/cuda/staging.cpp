@@ -70,8 +70,6 @@ void* take_idle(PinnedMemory& p, size_t bytes) {
 
 size_t block_bytes(size_t bytes) { return std::bit_ceil(std::max(bytes, least_pinned)); }
 
-api::Address address_of(const void* memory) { return reinterpret_cast<api::Address>(memory); }
-
 }  // namespace
 
 void* allocate_pinned(size_t bytes) {

@@ -20,7 +20,7 @@ using tenon::plugin::tensor;
 namespace {
 
 constexpr int64_t most_blocks = (int64_t{1} << 31) - 1;
-constexpr size_t most_plans = 64;  // of sizes
+constexpr size_t most_sizes = 64;  // of sizes
 
 /// Bytes of an allocation that starts at a multiple of `alignment`.
 int64_t aligned(int64_t bytes) {
@@ -155,7 +155,7 @@ std::shared_ptr<const Executable::Plan> Executable::plan_for(std::span<const int
   auto at = std::find_if(plans_.begin(), plans_.end(), is_same);
   if (at == plans_.end()) {
     auto made = planned(table);
-    if (plans_.size() == most_plans) plans_.pop_back();
+    if (plans_.size() == most_sizes) plans_.pop_back();
     at = plans_.insert(plans_.end(), std::move(made));
   }
   std::rotate(plans_.begin(), at, at + 1);

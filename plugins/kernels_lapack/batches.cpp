@@ -157,6 +157,17 @@ std::string place_of(std::string_view op, const Sizes& batch, int64_t i) {
   return batch.empty() ? out + ": " : out + ": (batch element " + std::to_string(i) + "): ";
 }
 
+void check_converged(std::string_view op, const std::vector<int32_t>& infos, const Sizes& batch,
+                     std::string_view cause) {
+  for (size_t i = 0; i < infos.size(); ++i) {
+    std::string place = place_of(op, batch, static_cast<int64_t>(i));
+    if (infos[i] < 0) refuse("{}the matrix has elements that are not finite", place);
+    if (infos[i] > 0)
+      refuse("{}the algorithm did not converge{} (LAPACK's error code: {})", place, cause,
+             infos[i]);
+  }
+}
+
 int64_t first_broken(const tensor& infos) {
   const auto* info = infos.data<int32_t>();
   const int32_t* found = std::find_if(info, info + infos->numel, [](int32_t x) { return x != 0; });

@@ -136,6 +136,10 @@ void by_dtype(int32_t dtype, F&& f) {
 
 /// "linalg_solve: " or "linalg_solve: (batch element 3): ", for an error of matrix i.
 std::string place_of(std::string_view op, const Sizes& batch, int64_t i);
+/// Refuses the first matrix whose iteration broke off, as LAPACK's infos tell: a negative one stands
+/// for elements that are not finite. `cause` goes behind "the algorithm did not converge".
+void check_converged(std::string_view op, const std::vector<int32_t>& infos, const Sizes& batch,
+                     std::string_view cause = "");
 /// The first of the infos that is not 0, or -1.
 int64_t first_broken(const tensor& infos);
 

@@ -45,18 +45,6 @@ void decompose(const tensor& a, T* values, int32_t* infos, Half half) {
   });
 }
 
-void check_found(const std::vector<int32_t>& infos, const Sizes& batch) {
-  for (size_t i = 0; i < infos.size(); ++i) {
-    std::string place = place_of("linalg_eigh", batch, static_cast<int64_t>(i));
-    if (infos[i] < 0) refuse("{}the matrix has elements that are not finite", place);
-    if (infos[i] > 0)
-      refuse(
-          "{}the algorithm did not converge: the matrix is ill-conditioned, or has too many "
-          "repeated eigenvalues (LAPACK's error code: {})",
-          place, infos[i]);
-  }
-}
-
 }  // namespace
 
 bool eigh(const kernel_call& call) {
@@ -73,7 +61,8 @@ bool eigh(const kernel_call& call) {
     by_dtype(a->dtype, [&]<class T>() {
       decompose(out, values.data<T>(), infos.data(), {half == "U" || half == "u", vectors});
     });
-  check_found(infos, batch);
+  check_converged("linalg_eigh", infos, batch,
+                  ": the matrix is ill-conditioned, or has too many repeated eigenvalues");
   call.give(0, std::move(values));
   call.give(1, vectors ? std::move(out) : tensor::empty(std::array<int64_t, 1>{0}, a->dtype));
   return true;

@@ -54,15 +54,6 @@ void decompose(const tensor& a, Eigen<T> out, int32_t* infos) {
   });
 }
 
-void check_found(const std::vector<int32_t>& infos, const Sizes& batch) {
-  for (size_t i = 0; i < infos.size(); ++i) {
-    std::string place = place_of("linalg_eig", batch, static_cast<int64_t>(i));
-    if (infos[i] < 0) refuse("{}the matrix has elements that are not finite", place);
-    if (infos[i] > 0)
-      refuse("{}the algorithm did not converge (LAPACK's error code: {})", place, infos[i]);
-  }
-}
-
 }  // namespace
 
 bool eig(const kernel_call& call) {
@@ -78,7 +69,7 @@ bool eig(const kernel_call& call) {
       decompose<T>(work, {values.data<std::complex<T>>(), vectors.data<std::complex<T>>()},
                    infos.data());
     });
-  check_found(infos, batch);
+  check_converged("linalg_eig", infos, batch);
   call.give(0, std::move(values));
   call.give(1, std::move(vectors));
   return true;

@@ -41,18 +41,6 @@ void decompose(const Parts& p, int32_t* infos) {
                });
 }
 
-void check_found(const std::vector<int32_t>& infos, const Sizes& batch) {
-  for (size_t i = 0; i < infos.size(); ++i) {
-    std::string place = place_of("linalg_svd", batch, static_cast<int64_t>(i));
-    if (infos[i] < 0) refuse("{}the matrix has elements that are not finite", place);
-    if (infos[i] > 0)
-      refuse(
-          "{}the algorithm did not converge: the matrix is ill-conditioned, or has too many "
-          "repeated singular values (LAPACK's error code: {})",
-          place, infos[i]);
-  }
-}
-
 Parts parts_of(const tn_tensor* a, bool full, bool vectors) {
   int m = rows_of(a), n = columns_of(a), k = std::min(m, n);
   Sizes batch = batch_of(a);
@@ -79,7 +67,8 @@ bool svd(const kernel_call& call) {
     by_dtype(a->dtype, [&]<class T>() { decompose<T>(parts, infos.data()); });
   else if (vectors)
     fill_unit(parts.u), fill_unit(parts.vh);
-  check_found(infos, batch_of(a));
+  check_converged("linalg_svd", infos, batch_of(a),
+                  ": the matrix is ill-conditioned, or has too many repeated singular values");
   call.give(0, std::move(parts.u));
   call.give(1, std::move(parts.s));
   call.give(2, std::move(parts.vh));

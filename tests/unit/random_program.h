@@ -30,7 +30,7 @@ inline Tensor fitting(const Tensor& a, const Tensor& b) {
 }
 
 /// `t` two times, along a new first dimension of stride 0.
-inline Tensor twice(const Tensor& t) {
+inline Tensor stacked_twice(const Tensor& t) {
   std::vector<int64_t> sizes(static_cast<size_t>(t.dim()) + 1, -1);
   sizes[0] = 2;
   return t.unsqueeze(0).expand(sizes);
@@ -54,7 +54,7 @@ inline Tensor view_of(const Tensor& t, uint32_t kind, uint32_t n, int64_t most_d
     case 5:
       return slice(t, d, 0, std::nullopt, 2);
     default:
-      return t.dim() < most_dims ? twice(t) : t;
+      return t.dim() < most_dims ? stacked_twice(t) : t;
   }
 }
 

@@ -185,7 +185,7 @@ bool attention_gradients(Lowering& to, const node& n) {
   return true;
 }
 
-constexpr Rule rules[] = {
+constexpr Rule attention_table[] = {
     {"aten.scaled_dot_product_attention.default", attention},
     {"aten._scaled_dot_product_flash_attention_for_cpu.default", attention_with_sums},
     {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", attention_gradients},
@@ -193,6 +193,6 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> attention_rules() { return rules; }
+std::span<const Rule> attention_rules() { return attention_table; }
 
 }  // namespace loopir

@@ -225,7 +225,7 @@ bool bag_scales_backward(Lowering& to, const node& n) {
   return true;
 }
 
-constexpr Rule rules[] = {
+constexpr Rule bag_table[] = {
     {"aten._embedding_bag.default", embedding_bag},
     {"aten._embedding_bag_forward_only.default", embedding_bag},
     {"aten._embedding_bag_backward.default", bag_backward},
@@ -234,6 +234,6 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> bag_rules() { return rules; }
+std::span<const Rule> bag_rules() { return bag_table; }
 
 }  // namespace loopir

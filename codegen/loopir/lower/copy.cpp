@@ -219,7 +219,7 @@ bool repeat(Lowering& to, const node& n) {
 // Sizes, strides and dtypes of a graph's values are guarded: what the op looks at cannot differ.
 bool nothing_to_do(Lowering&, const node&) { return true; }
 
-constexpr Rule rules[] = {
+constexpr Rule copy_table[] = {
     {"aten._assert_tensor_metadata.default", nothing_to_do},
     {"aten.clone.default", clone},
     {"aten._to_copy.default", to_copy},
@@ -239,6 +239,6 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> copy_rules() { return rules; }
+std::span<const Rule> copy_rules() { return copy_table; }
 
 }  // namespace loopir

@@ -144,7 +144,7 @@ bool index_tensor(Lowering& to, const node& n) {
   return true;
 }
 
-constexpr Rule rules[] = {
+constexpr Rule index_table[] = {
     {"aten.embedding.default", embedding},       {"aten.gather.default", gather},
     {"aten.index_select.default", index_select}, {"aten.index.Tensor", index_tensor},
     {"aten._unsafe_index.Tensor", index_tensor},
@@ -152,6 +152,6 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> index_rules() { return rules; }
+std::span<const Rule> index_rules() { return index_table; }
 
 }  // namespace loopir

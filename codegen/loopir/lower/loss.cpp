@@ -131,7 +131,7 @@ bool nll_loss_backward(Lowering& to, const node& n) {
   return true;
 }
 
-constexpr Rule rules[] = {
+constexpr Rule loss_table[] = {
     {"aten.nll_loss_forward.default", nll_loss},
     {"aten.nll_loss2d_forward.default", nll_loss},
     {"aten.nll_loss_backward.default", nll_loss_backward},
@@ -140,6 +140,6 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> loss_rules() { return rules; }
+std::span<const Rule> loss_rules() { return loss_table; }
 
 }  // namespace loopir

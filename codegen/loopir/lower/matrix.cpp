@@ -231,7 +231,7 @@ bool convolution(Lowering& to, const node& n) {
   return made.has_value();
 }
 
-constexpr Rule rules[] = {
+constexpr Rule matrix_table[] = {
     {"aten.mm.default", multiply},
     {"aten.bmm.default", multiply},
     {"aten.addmm.default", multiply_add},
@@ -242,7 +242,7 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> matrix_rules() { return rules; }
+std::span<const Rule> matrix_rules() { return matrix_table; }
 
 View with_space(Expressions& x, View v) {
   while (v.sizes.size() < 5) {

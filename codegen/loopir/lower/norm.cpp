@@ -351,7 +351,7 @@ bool plain_softmax(Lowering& to, const node& n) { return softmax(to, n, false, f
 bool log_softmax(Lowering& to, const node& n) { return softmax(to, n, true, false); }
 bool safe_softmax(Lowering& to, const node& n) { return softmax(to, n, false, true); }
 
-constexpr Rule rules[] = {
+constexpr Rule norm_table[] = {
     {"aten.native_layer_norm.default", layer_norm},
     {"aten.native_group_norm.default", group_norm},
     {"aten._native_batch_norm_legit_no_training.default", batch_norm_inference},
@@ -364,6 +364,6 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> norm_rules() { return rules; }
+std::span<const Rule> norm_rules() { return norm_table; }
 
 }  // namespace loopir

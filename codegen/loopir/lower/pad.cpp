@@ -147,7 +147,7 @@ bool replication_backward(Lowering& to, const node& n) {
   return pad_backward(to, n, Border::replicate);
 }
 
-constexpr Rule rules[] = {
+constexpr Rule pad_table[] = {
     {"aten.reflection_pad1d.default", reflection_pad},
     {"aten.reflection_pad2d.default", reflection_pad},
     {"aten.reflection_pad3d.default", reflection_pad},
@@ -164,6 +164,6 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> pad_rules() { return rules; }
+std::span<const Rule> pad_rules() { return pad_table; }
 
 }  // namespace loopir

@@ -115,7 +115,7 @@ bool adaptive_avg_pool(Lowering& to, const node& n) {
   return has_results(to, n) && mean_over(to, n, adaptive(to, n, n_space), false, std::nullopt);
 }
 
-constexpr Rule rules[] = {
+constexpr Rule pool_table[] = {
     {"aten.max_pool2d_with_indices.default", max_pool<2>},
     {"aten.max_pool3d_with_indices.default", max_pool<3>},
     {"aten.avg_pool1d.default", avg_pool<1>},
@@ -130,6 +130,6 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> pool_rules() { return rules; }
+std::span<const Rule> pool_rules() { return pool_table; }
 
 }  // namespace loopir

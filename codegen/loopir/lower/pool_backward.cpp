@@ -10,7 +10,8 @@ using tenon::plugin::node;
 namespace {
 
 /// Kernel, stride and padding are arguments 2 to 4.
-Windows sliding(Lowering& to, const node& n, size_t n_space, const std::vector<int64_t>& dilation) {
+Windows windows_of(Lowering& to, const node& n, size_t n_space,
+                   const std::vector<int64_t>& dilation) {
   return Windows::sliding(to, to.sizes_of(n.first_result), to.tensor_arg(n.args[0]).sizes,
                           int_list(n.args[2], n_space), int_list(n.args[3]), int_list(n.args[4]),
                           dilation);
@@ -125,7 +126,7 @@ template <size_t n_space>
 bool avg_backward(Lowering& to, const node& n) {
   std::optional<int64_t> divisor;
   if (n.args[7].kind != TN_ARG_NONE) divisor = int_arg(n.args[7]);
-  return mean_backward(to, n, sliding(to, n, n_space, {1}), int_arg(n.args[6]) != 0, divisor);
+  return mean_backward(to, n, windows_of(to, n, n_space, {1}), int_arg(n.args[6]) != 0, divisor);
 }
 template <size_t n_space>
 bool adaptive_avg_backward(Lowering& to, const node& n) {
@@ -144,7 +145,7 @@ bool max_backward(Lowering& to, const node& n) {
   indices = to.cheap(indices, name.c_str());
   Expressions& x = to.x;
   int32_t dtype = compute_type(gradient.dtype);
-  Windows w = sliding(to, n, n_space, int_list(n.args[5]));
+  Windows w = windows_of(to, n, n_space, int_list(n.args[5]));
   gather_gradient(to, n, w, gradient,
                   [&](Id g, const Windows::Place& user, std::span<const Id> element) {
                     Id chosen = to.at(indices, user.element);
@@ -191,7 +192,7 @@ bool max_unpool(Lowering& to, const node& n) {
   return scatter_to_positions(to, n, n.args[1], n_space, Store::set);
 }
 
-constexpr Rule rules[] = {
+constexpr Rule pool_backward_table[] = {
     {"aten.avg_pool2d_backward.default", avg_backward<2>},
     {"aten.avg_pool3d_backward.default", avg_backward<3>},
     {"aten.max_pool2d_with_indices_backward.default", max_backward<2>},
@@ -208,6 +209,6 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> pool_backward_rules() { return rules; }
+std::span<const Rule> pool_backward_rules() { return pool_backward_table; }
 
 }  // namespace loopir

@@ -159,7 +159,7 @@ bool integers_row(Lowering& to, const node& n) {
   return integers({to, n}, has_begin ? int_arg(n.args[end - 1]) : 0, int_arg(n.args[end]));
 }
 
-constexpr Rule rules[] = {
+constexpr Rule random_table[] = {
     {"aten.rand.default", uniform_row},
     {"aten.rand_like.default", uniform_row},
     {"aten.uniform.default", uniform_from_1},
@@ -181,6 +181,6 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> random_rules() { return rules; }
+std::span<const Rule> random_rules() { return random_table; }
 
 }  // namespace loopir

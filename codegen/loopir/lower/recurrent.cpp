@@ -214,7 +214,7 @@ bool recurrent(Lowering& to, const node& n) {
   return true;
 }
 
-constexpr Rule rules[] = {
+constexpr Rule recurrent_table[] = {
     {"aten.lstm.input", recurrent<Cell::lstm>},
     {"aten.gru.input", recurrent<Cell::gru>},
     {"aten.rnn_tanh.input", recurrent<Cell::tanh>},
@@ -223,6 +223,6 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> recurrent_rules() { return rules; }
+std::span<const Rule> recurrent_rules() { return recurrent_table; }
 
 }  // namespace loopir

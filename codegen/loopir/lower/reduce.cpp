@@ -258,7 +258,7 @@ bool std_of(Lowering& to, const node& n) { return fold_moments(to, n, true, fals
 bool var_mean(Lowering& to, const node& n) { return fold_moments(to, n, false, true); }
 bool std_mean(Lowering& to, const node& n) { return fold_moments(to, n, true, true); }
 
-constexpr Rule rules[] = {
+constexpr Rule reduce_table[] = {
     {"aten.sum.default", sum_all},
     {"aten.sum.dim_IntList", sum},
     {"aten.mean.default", mean_all},
@@ -289,6 +289,6 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> reduce_rules() { return rules; }
+std::span<const Rule> reduce_rules() { return reduce_table; }
 
 }  // namespace loopir

@@ -367,7 +367,7 @@ bool backward(Lowering& to, const node& n) {
   return upsample_backward(to, n, kind);
 }
 
-constexpr Rule rules[] = {
+constexpr Rule resample_table[] = {
     {"aten.upsample_nearest1d.default", forward<Kind::nearest>},
     {"aten.upsample_nearest2d.default", forward<Kind::nearest>},
     {"aten.upsample_nearest3d.default", forward<Kind::nearest>},
@@ -394,6 +394,6 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> resample_rules() { return rules; }
+std::span<const Rule> resample_rules() { return resample_table; }
 
 }  // namespace loopir

@@ -205,7 +205,7 @@ bool scan_extreme(Lowering& to, const node& n, Fold fold) {
 bool cummax(Lowering& to, const node& n) { return scan_extreme(to, n, Fold::maximum); }
 bool cummin(Lowering& to, const node& n) { return scan_extreme(to, n, Fold::minimum); }
 
-constexpr Rule rules[] = {
+constexpr Rule scan_table[] = {
     {"aten.cumsum.default", cumsum},
     {"aten.cumprod.default", cumprod},
     {"aten.logcumsumexp.default", logcumsumexp},
@@ -215,6 +215,6 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> scan_rules() { return rules; }
+std::span<const Rule> scan_rules() { return scan_table; }
 
 }  // namespace loopir

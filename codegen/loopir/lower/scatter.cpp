@@ -308,7 +308,7 @@ bool embedding_backward(Lowering& to, const node& n) {
   return true;
 }
 
-constexpr Rule rules[] = {
+constexpr Rule scatter_table[] = {
     {"aten.scatter.src", scatter},
     {"aten.scatter.value", scatter},
     {"aten.scatter.reduce", scatter_by_name},
@@ -323,6 +323,6 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> scatter_rules() { return rules; }
+std::span<const Rule> scatter_rules() { return scatter_table; }
 
 }  // namespace loopir

@@ -85,13 +85,13 @@ bool as_strided(Lowering& to, const node& n) {
   return true;
 }
 
-constexpr Rule rules[] = {
+constexpr Rule storage_table[] = {
     {"aten.as_strided.default", as_strided},
 };
 
 }  // namespace
 
-std::span<const Rule> storage_rules() { return rules; }
+std::span<const Rule> storage_rules() { return storage_table; }
 
 std::vector<bool> values_seen_by_place(const graph& g) {
   std::vector<bool> out(g.values(), false);

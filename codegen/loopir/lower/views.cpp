@@ -240,7 +240,7 @@ bool same(Lowering& to, const node& n) {
   return true;
 }
 
-constexpr Rule rules[] = {
+constexpr Rule view_table[] = {
     {"aten.view.default", reshape},
     {"aten._unsafe_view.default", reshape},
     {"aten.reshape.default", reshape},
@@ -268,6 +268,6 @@ constexpr Rule rules[] = {
 
 }  // namespace
 
-std::span<const Rule> view_rules() { return rules; }
+std::span<const Rule> view_rules() { return view_table; }
 
 }  // namespace loopir

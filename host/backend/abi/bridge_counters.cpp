@@ -22,9 +22,9 @@ void count(tn_str family, tn_str which) {
 const tn_counters_api counters_api = {
     .struct_size = sizeof(tn_counters_api), ._r0 = 0, .count = count};
 
-const struct OfferExtension {
-  OfferExtension() { add_extension(TN_COUNTERS_ID, TN_COUNTERS_VERSION, &counters_api); }
-} offer_extension;
+const struct OfferCounters {
+  OfferCounters() { add_extension(TN_COUNTERS_ID, TN_COUNTERS_VERSION, &counters_api); }
+} offer_counters;
 
 }  // namespace
 

@@ -270,12 +270,12 @@ bool find_elsewhere(std::string_view name) {
   }
 }
 
-const struct OfferExtension {
-  OfferExtension() {
+const struct OfferCustomOps {
+  OfferCustomOps() {
     add_extension(TN_CUSTOM_OPS_ID, TN_CUSTOM_OPS_VERSION, &custom_ops_api);
     missing_op_slot = &find_elsewhere;
   }
-} offer_extension;
+} offer_custom_ops;
 
 }  // namespace
 

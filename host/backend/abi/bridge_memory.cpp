@@ -18,9 +18,9 @@ int32_t is_private(const tn_tensor* t) {
 const tn_memory_api memory_api = {
     .struct_size = sizeof(tn_memory_api), ._r0 = 0, .is_private = is_private};
 
-const struct OfferExtension {
-  OfferExtension() { add_extension(TN_MEMORY_ID, TN_MEMORY_VERSION, &memory_api); }
-} offer_extension;
+const struct OfferMemory {
+  OfferMemory() { add_extension(TN_MEMORY_ID, TN_MEMORY_VERSION, &memory_api); }
+} offer_memory;
 
 }  // namespace
 

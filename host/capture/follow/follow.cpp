@@ -172,7 +172,7 @@ void Follower::stop_following() {
 
 namespace {
 
-const bool installed = (
+const bool installed_follow = (
     follow_slot = [](const CallArgs& call) { return Follower::current()->takes(call); },
     stop_following_slot = [] { Follower::current()->stop_following(); }, true);
 

@@ -150,7 +150,7 @@ int bench(const BenchOptions& options, const Globals& globals) {
   return 0;
 }
 
-Action build(Options& app) {
+Action build_bench(Options& app) {
   auto options = std::make_shared<BenchOptions>();
   app.add_option("MODEL", options->models, ".pt2 archives").required();
   app.add_option("--backend", options->backends, "backends, separated by commas").one_at_a_time();
@@ -167,6 +167,6 @@ extern constinit const Verb verb_bench{
     .name = "bench",
     .summary = "measures compile times and latencies",
     .example = "tenon bench resnet18.pt2 --backend eager,inductor --time 3s",
-    .build = build};
+    .build = build_bench};
 
 }  // namespace tenon::cli

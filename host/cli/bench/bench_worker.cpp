@@ -46,7 +46,7 @@ int work(const WorkerOptions& options) {
   return 0;
 }
 
-Action build(Options& app) {
+Action build_bench_worker(Options& app) {
   auto options = std::make_shared<WorkerOptions>();
   app.add_option("MODEL", options->model, "a .pt2 archive").required();
   app.add_option("--backend", options->backend, "the backend to compile with");
@@ -61,7 +61,7 @@ extern constinit const Verb verb_bench_worker{
     .name = "bench-worker",
     .summary = "measures when told to by lines on stdin",
     .example = "tenon bench-worker resnet18.pt2 --backend inductor",
-    .build = build,
+    .build = build_bench_worker,
     .hidden = true};
 
 }  // namespace tenon::cli

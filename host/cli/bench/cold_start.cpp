@@ -77,7 +77,7 @@ int compile_once(const CompileOptions& options) {
   return 0;
 }
 
-Action build(Options& app) {
+Action build_cold_start(Options& app) {
   auto options = std::make_shared<CompileOptions>();
   app.add_option("MODEL", options->model, "a .pt2 archive").required();
   app.add_option("--backend", options->backend, "the backend to compile with").required();
@@ -101,7 +101,7 @@ extern constinit const Verb verb_bench_compile{
     .name = "bench-compile",
     .summary = "compiles once for bench, which starts it",
     .example = "tenon bench resnet18.pt2 --backend inductor",
-    .build = build,
+    .build = build_cold_start,
     .hidden = true};
 
 }  // namespace tenon::cli

@@ -82,7 +82,7 @@ int run_bisect(const FailingModel& options, const Globals& globals) {
   return found.has_failure() ? 1 : 0;
 }
 
-Action build(Options& app) {
+Action build_bisect(Options& app) {
   auto options = std::make_shared<FailingModel>();
   add_failing_model_options(app, *options);
   return [options](const Globals& globals) { return run_bisect(*options, globals); };
@@ -94,6 +94,6 @@ extern constinit const Verb verb_bisect{
     .name = "bisect",
     .summary = "the first stage, and the operations, at which a model fails",
     .example = "tenon bisect bert.pt2 --backend mine --grad",
-    .build = build};
+    .build = build_bisect};
 
 }  // namespace tenon::cli

@@ -86,7 +86,7 @@ int run_minify(MinifyOptions options, const Globals& globals) {
   return 1;
 }
 
-Action build(Options& app) {
+Action build_minify(Options& app) {
   auto options = std::make_shared<MinifyOptions>();
   add_failing_model_options(app, options->failing);
   app.add_option("-o,--output", options->output, "the folder for what is left");
@@ -110,6 +110,6 @@ extern constinit const Verb verb_minify{
     .name = "minify",
     .summary = "the smallest graph on which a backend still fails in the same way",
     .example = "tenon minify bert.pt2 --backend mine -o smallest",
-    .build = build};
+    .build = build_minify};
 
 }  // namespace tenon::cli

@@ -66,7 +66,7 @@ int replay_session(const RecordOptions& options, const Globals& globals) {
   return failed == 0 ? 0 : 1;
 }
 
-Action build(Options& app) {
+Action build_replay(Options& app) {
   auto options = std::make_shared<RecordOptions>();
   app.add_option("RECORD", options->record,
                  "a file that dynamo.replay_record_enabled wrote, or a folder of "
@@ -88,6 +88,6 @@ extern constinit const Verb verb_replay{
     .example =
         "tenon replay tenon_debug/run_4711/0_0/replay.tng\n"
         "tenon replay tenon_debug/run_4711/calls --backend eager",
-    .build = build};
+    .build = build_replay};
 
 }  // namespace tenon::cli

@@ -113,7 +113,7 @@ int show_graph(const GraphOptions& options, const Globals& globals) {
   return 0;
 }
 
-Action build(Options& app) {
+Action build_graph(Options& app) {
   auto options = std::make_shared<GraphOptions>();
   app.add_option("MODEL", options->model, "a model (.pt2) or a graph (.tng, .tng.json)").required();
   app.add_option("OTHER", options->other, "with --diff: the graph to compare with");
@@ -143,6 +143,6 @@ extern constinit const Verb verb_graph{
     .name = "graph",
     .summary = "prints or draws the graph of a model",
     .example = "tenon graph resnet18.pt2 --stage decomposed --format svg -o resnet18.svg",
-    .build = build};
+    .build = build_graph};
 
 }  // namespace tenon::cli

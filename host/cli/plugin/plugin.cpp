@@ -8,7 +8,7 @@ namespace {
 constexpr const Verb* sub_commands[] = {&plugin_list, &plugin_info, &plugin_check,
                                         &plugin_load, &plugin_new,  &plugin_release};
 
-Action build(Options& app) {
+Action build_plugin(Options& app) {
   auto chosen = std::make_shared<Action>();
   for (const Verb* command : sub_commands) {
     Options& sub = app.add_verb(command->name, command->summary, nullptr);
@@ -23,6 +23,6 @@ Action build(Options& app) {
 extern constinit const Verb verb_plugin{.name = "plugin",
                                         .summary = "shows, checks and begins plugins",
                                         .example = "tenon plugin list",
-                                        .build = build};
+                                        .build = build_plugin};
 
 }  // namespace tenon::cli

@@ -191,7 +191,7 @@ int check(const CheckOptions& options, const Globals& globals) {
   return static_cast<int>(status_of(report.verdict));
 }
 
-Action build(Options& app) {
+Action build_plugin_check(Options& app) {
   auto options = std::make_shared<CheckOptions>();
   KitSettings& kit = options->kit;
   app.add_option("FILE", kit.file, "the .so file").required();
@@ -220,6 +220,6 @@ extern constinit const Verb plugin_check{
     .name = "check",
     .summary = "whether a plugin keeps the rules, each part of it in a child process",
     .example = "tenon plugin check build/plugins/tenon_mine.so --level 1",
-    .build = build};
+    .build = build_plugin_check};
 
 }  // namespace tenon::cli

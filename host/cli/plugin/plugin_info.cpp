@@ -194,7 +194,7 @@ int info(const std::string& name, const Globals& globals) {
   return 0;
 }
 
-Action build(Options& app) {
+Action build_plugin_info(Options& app) {
   auto name = std::make_shared<std::string>();
   app.add_option("FILE|NAME", *name, "a plugin file, a plugin or a backend").required();
   return [name](const Globals& globals) { return info(*name, globals); };
@@ -206,6 +206,6 @@ extern constinit const Verb plugin_info{
     .name = "info",
     .summary = "what a plugin file says about itself, without running it",
     .example = "tenon plugin info inductor",
-    .build = build};
+    .build = build_plugin_info};
 
 }  // namespace tenon::cli

@@ -20,7 +20,7 @@ std::vector<std::string> warning_texts(const FoundPlugin& plugin) {
 
 namespace {
 
-Json to_json(const FoundPlugin& p) {
+Json row_of(const FoundPlugin& p) {
   bool read = !p.manifest.name.empty();
   Json out{{"file", p.path},
            {"source", name_of(p.source)},
@@ -35,7 +35,7 @@ int list(const Globals& globals) {
   std::vector<FoundPluginPtr> plugins = plugin_catalog().list();
   if (globals.json) {
     Json document{{"schema", 1}, {"plugins", Json::Array{}}};
-    for (const FoundPluginPtr& p : plugins) document["plugins"].items().push_back(to_json(*p));
+    for (const FoundPluginPtr& p : plugins) document["plugins"].items().push_back(row_of(*p));
     print_json(document);
     return 0;
   }
@@ -50,13 +50,13 @@ int list(const Globals& globals) {
   return 0;
 }
 
-Action build(Options&) { return list; }
+Action build_plugin_list(Options&) { return list; }
 
 }  // namespace
 
 extern constinit const Verb plugin_list{.name = "list",
                                         .summary = "the plugin files, with state, code and reason",
                                         .example = "tenon plugin list --json",
-                                        .build = build};
+                                        .build = build_plugin_list};
 
 }  // namespace tenon::cli

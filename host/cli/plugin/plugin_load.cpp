@@ -17,7 +17,7 @@ int load(const std::string& file, const Globals& globals) {
   return 0;
 }
 
-Action build(Options& app) {
+Action build_plugin_load(Options& app) {
   auto file = std::make_shared<std::string>();
   app.add_option("FILE", *file, "a plugin file; its code is run").required();
   return [file](const Globals& globals) { return load(*file, globals); };
@@ -28,6 +28,6 @@ Action build(Options& app) {
 extern constinit const Verb plugin_load{.name = "load",
                                         .summary = "loads a plugin file and shows its state",
                                         .example = "tenon plugin load ./tenon_mine.so",
-                                        .build = build};
+                                        .build = build_plugin_load};
 
 }  // namespace tenon::cli

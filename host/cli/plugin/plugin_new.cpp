@@ -121,7 +121,7 @@ int make_project(const NewOptions& options, const Globals& globals) {
   return 0;
 }
 
-Action build(Options& app) {
+Action build_plugin_new(Options& app) {
   auto options = std::make_shared<NewOptions>();
   app.add_option("NAME", options->name, "the name of the plugin and of its backend").required();
   Option& kernels = app.add_flag("--kernels", options->kernels, "eager kernels, not a backend");
@@ -136,6 +136,6 @@ Action build(Options& app) {
 extern constinit const Verb plugin_new{.name = "new",
                                        .summary = "writes a small plugin project to begin with",
                                        .example = "tenon plugin new my_backend --language c++",
-                                       .build = build};
+                                       .build = build_plugin_new};
 
 }  // namespace tenon::cli

@@ -16,7 +16,7 @@ int release(const std::string& name, const Globals& globals) {
   return 0;
 }
 
-Action build(Options& app) {
+Action build_plugin_release(Options& app) {
   auto name = std::make_shared<std::string>();
   app.add_option("NAME", *name, "a plugin, a backend or a plugin file").required();
   return [name](const Globals& globals) { return release(*name, globals); };
@@ -28,6 +28,6 @@ extern constinit const Verb plugin_release{
     .name = "release",
     .summary = "lets a plugin be loaded again that crashed while it was loaded",
     .example = "tenon plugin release inductor",
-    .build = build};
+    .build = build_plugin_release};
 
 }  // namespace tenon::cli

@@ -111,7 +111,7 @@ int trace(const TraceOptions& options, const Globals& globals) {
   return status == 0 ? 0 : 1;
 }
 
-Action build(Options& app) {
+Action build_trace(Options& app) {
   auto options = std::make_shared<TraceOptions>();
   app.add_option("COMMAND", options->command,
                  "a model (.pt2, .tng, .tng.json, .tenon), or -- and a program with its arguments")
@@ -133,6 +133,6 @@ extern constinit const Verb verb_trace{
     .example =
         "tenon trace vit.pt2 --backend inductor -o vit.json\n"
         "  tenon trace -o train.json -- ./train --epochs 1",
-    .build = build};
+    .build = build_trace};
 
 }  // namespace tenon::cli

@@ -21,7 +21,7 @@ using Operands = std::span<const Expr* const>;
 
 const Expr* boolean(bool value) { return intern_boolean(value); }
 
-const Expr* node(SymOp op, const Expr* a, const Expr* b) {
+const Expr* truth_node(SymOp op, const Expr* a, const Expr* b) {
   const Expr* operands[] = {a, b};
   return intern_node(op, ExprKind::boolean, operands);
 }
@@ -66,7 +66,7 @@ const Expr* two_sided(SymOp op, const Sum& form, int64_t k) {
     left.add_constant(checked_mul(k, -1));
   else
     right.add_constant(k);
-  return node(op, left.expr(), right.expr());
+  return truth_node(op, left.expr(), right.expr());
 }
 
 /// `±(a // b) op k`, b a positive constant, as a comparison of a.
@@ -120,7 +120,7 @@ const Expr* compare_reals(SymOp op, const Expr* a, const Expr* b, const SymFacts
   const Expr* y = integer_of(b);
   if (x != nullptr && y != nullptr) return build_comparison(op, x, y, facts);
   if (is_equality(op) && compare_order(a, b) > 0) std::swap(a, b);
-  return known_or(node(op, a, b), facts);
+  return known_or(truth_node(op, a, b), facts);
 }
 
 const Expr* compare_booleans(SymOp op, const Expr* a, const Expr* b, const SymFacts* facts) {
@@ -178,9 +178,9 @@ const Expr* build_not(const Expr* a, const SymFacts* facts) {
     case SymOp::not_:
       return a->operand(0);
     case SymOp::eq:
-      return known_or(node(SymOp::ne, a->operand(0), a->operand(1)), facts);
+      return known_or(truth_node(SymOp::ne, a->operand(0), a->operand(1)), facts);
     case SymOp::ne:
-      return known_or(node(SymOp::eq, a->operand(0), a->operand(1)), facts);
+      return known_or(truth_node(SymOp::eq, a->operand(0), a->operand(1)), facts);
     case SymOp::and_:
     case SymOp::or_: {
       std::vector<const Expr*> operands;

@@ -17,7 +17,7 @@ namespace tenon::rules {
 
 namespace {
 
-const Expr* node(SymOp op, const Expr* a, const Expr* b) {
+const Expr* integer_node(SymOp op, const Expr* a, const Expr* b) {
   const Expr* operands[] = {a, b};
   return intern_node(op, ExprKind::integer, operands);
 }
@@ -158,7 +158,7 @@ const Expr* build_floordiv(const Expr* a, const Expr* b, const SymFacts* facts) 
     const Expr* joined = build_product(top->operand(1), by, facts);
     split.quotient.add(build_floordiv(top->operand(0), joined, facts));
   } else {
-    return node(SymOp::floordiv, top, by);
+    return integer_node(SymOp::floordiv, top, by);
   }
   return build_sum(split.quotient, facts);
 }
@@ -183,7 +183,7 @@ const Expr* build_ceildiv(const Expr* a, const Expr* b, const SymFacts* facts) {
     if (range.is_single())
       split.quotient.add_constant(range.lo);
     else
-      split.quotient.add(node(SymOp::ceildiv, rest.expr(), b));
+      split.quotient.add(integer_node(SymOp::ceildiv, rest.expr(), b));
   }
   return build_sum(split.quotient, facts);
 }
@@ -201,7 +201,7 @@ const Expr* build_mod(const Expr* a, const Expr* b, const SymFacts* facts) {
     return build_sum(out, facts);
   }
   const Expr* top = build_sum(rest, facts);
-  return top == a ? node(SymOp::mod, a, b) : build_mod(top, b, facts);
+  return top == a ? integer_node(SymOp::mod, a, b) : build_mod(top, b, facts);
 }
 
 bool divides(const Expr* b, const Expr* a, const SymFacts* facts) {

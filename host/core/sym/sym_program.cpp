@@ -24,9 +24,9 @@ enum Code : uint16_t {
   constant,
   add,
   add_constant,
-  multiply,
+  product,
   multiply_constant,
-  divide,
+  quotient,
   divide_constant,
   remainder,
   remainder_constant,  // constants are positive
@@ -203,9 +203,9 @@ class SymCompiler {
         case SymOp::add:
           return emit(add, a, second);
         case SymOp::mul:
-          return emit(multiply, a, second);
+          return emit(product, a, second);
         case SymOp::floordiv:
-          return emit(divide, a, second);
+          return emit(quotient, a, second);
         case SymOp::mod:
           return emit(remainder, a, second);
         case SymOp::min:
@@ -293,7 +293,7 @@ bool run_rare(const SymProgram::Instruction& i, int64_t* r) {
   if (i.code >= general) return run_general(i, r);
   int64_t a = r[i.a], b = r[i.b];
   if (b == 0 || (b == -1 && a == INT64_MIN)) return false;
-  r[i.to] = i.code == divide ? detail::floordiv(a, b) : detail::floormod(a, b);
+  r[i.to] = i.code == quotient ? detail::floordiv(a, b) : detail::floormod(a, b);
   return true;
 }
 
@@ -308,7 +308,7 @@ int SymProgram::execute(const int64_t* symbols, int64_t* r) const {
       case constant: r[i.to] = i.constant; break;
       case add: ok = !__builtin_add_overflow(r[i.a], r[i.b], &r[i.to]); break;
       case add_constant: ok = !__builtin_add_overflow(r[i.a], i.constant, &r[i.to]); break;
-      case multiply: ok = !__builtin_mul_overflow(r[i.a], r[i.b], &r[i.to]); break;
+      case product: ok = !__builtin_mul_overflow(r[i.a], r[i.b], &r[i.to]); break;
       case multiply_constant: ok = !__builtin_mul_overflow(r[i.a], i.constant, &r[i.to]); break;
       case divide_constant: r[i.to] = detail::floordiv(r[i.a], i.constant); break;
       case remainder_constant: r[i.to] = detail::floormod(r[i.a], i.constant); break;

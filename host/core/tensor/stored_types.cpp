@@ -21,7 +21,7 @@
 namespace tenon {
 namespace {
 
-struct Pair {
+struct ComplexPair {
   double real = 0, imaginary = 0;
 };
 
@@ -73,7 +73,7 @@ uint8_t f8_bits(double value, const F8Format& format) {
   return static_cast<uint8_t>(sign | static_cast<int>(code));
 }
 
-Pair load_pair(const char* p, Dtype dtype) {
+ComplexPair load_pair(const char* p, Dtype dtype) {
   switch (dtype) {
     case Dtype::c32:
       return {load<Half>(p), load<Half>(p + 2)};
@@ -93,7 +93,7 @@ Pair load_pair(const char* p, Dtype dtype) {
   return {value, 0};
 }
 
-void store_pair(char* p, Dtype dtype, Pair value) {
+void store_pair(char* p, Dtype dtype, ComplexPair value) {
   switch (dtype) {
     case Dtype::c32:
       store(p, Half(static_cast<float>(value.real)));

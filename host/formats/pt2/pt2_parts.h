@@ -1,6 +1,7 @@
 // The steps of reading a .pt2 archive, one file each; pt2_archive.cpp calls them in order.
 #pragma once
 
+#include "formats/check.h"
 #include "formats/json.h"
 #include "formats/pt2/pt2.h"
 #include "formats/zip.h"
@@ -9,12 +10,6 @@
 #include <string_view>
 
 namespace tenon::formats::pt2 {
-
-/// `condition` or a UserError(bad_file).
-template <class... Args>
-void check(bool condition, std::string_view pattern, const Args&... args) {
-  require(condition, ErrorCode::bad_file, pattern, args...);
-}
 
 /// A name of a value, weight or argument: UTF-8 (the JSON reader's check) without NUL.
 const std::string& read_name(const JsonView& view);

@@ -68,7 +68,7 @@ void leave_out_values(Literal& literal) {
 }
 
 // What a statement is, whatever its values are called.
-std::string kind_of(StatementDoc statement) {
+std::string fingerprint_of(StatementDoc statement) {
   for (ValueDoc& result : statement.results) result.name.clear();
   for (auto& [name, argument] : statement.args) leave_out_values(argument);
   return statement_text(statement);
@@ -159,12 +159,12 @@ void Comparison::pair_statements() {
   };
   std::vector<uint32_t> a, b, a_ops, b_ops;
   for (const StatementDoc& statement : a_.body) {
-    a.push_back(number(kind_of(statement)));
+    a.push_back(number(fingerprint_of(statement)));
     a_ops.push_back(number(op_of(statement)));
   }
   for (StatementDoc statement : b_.body) {
     renames_.apply(statement);
-    b.push_back(number(kind_of(statement)));
+    b.push_back(number(fingerprint_of(statement)));
     b_ops.push_back(number(op_of(statement)));
   }
   partners_.assign(a.size(), no_partner);

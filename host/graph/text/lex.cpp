@@ -9,10 +9,6 @@ namespace tenon {
 
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_name_char(char c) { return is_digit(c) || is_letter(c) || c == '.'; }
-
 std::string shown(const Token& token) {
   if (token.kind == Token::Kind::end) return "the end of the text";
   if (token.kind == Token::Kind::newline) return "the end of the line";

@@ -9,6 +9,13 @@
 
 namespace tenon {
 
+/// The characters of names that stand without quotes.
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+inline bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+inline bool is_name_char(char c) { return is_digit(c) || is_letter(c) || c == '.'; }
+
 struct Token {
   enum class Kind : uint8_t { ident, number, string, value, graph, punct, newline, end };
   Kind kind = Kind::end;

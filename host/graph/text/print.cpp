@@ -1,6 +1,8 @@
 // Documents as text.
 #include "graph/text/print.h"
 
+#include "graph/text/lex.h"
+
 #include <tenon/dtype.h>
 
 #include <charconv>
@@ -9,11 +11,6 @@
 namespace tenon {
 
 namespace {
-
-bool is_name_char(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-         c == '.';
-}
 
 std::string name_text(char mark, const std::string& name) {
   bool plain = !name.empty();

@@ -43,7 +43,7 @@ std::string arguments_of(const StatementDoc& statement) {
   return joined(texts);
 }
 
-std::string kind_of(const StatementDoc& statement) {
+std::string kind_text(const StatementDoc& statement) {
   if (statement.kind == StatementDoc::Kind::input) return "input";
   return statement.kind == StatementDoc::Kind::constant ? "constant" : statement.op;
 }
@@ -71,7 +71,7 @@ std::string operation_table(const Graph& graph) {
   GraphDoc doc = describe_graph(graph, {.locations = false});
   std::vector<Row> rows = {{"OPERATION", "RESULT", "ARGUMENTS"}};
   for (const StatementDoc& s : doc.body)
-    rows.push_back({kind_of(s), results_of(s), arguments_of(s)});
+    rows.push_back({kind_text(s), results_of(s), arguments_of(s)});
   std::string outputs = list_text(doc.outputs);
   rows.push_back({"output", "", outputs.substr(1, outputs.size() - 2)});
   return aligned(rows);

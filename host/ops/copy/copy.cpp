@@ -191,7 +191,7 @@ constexpr auto resize_as_in_place = [](const Tensor& self, const Tensor& other, 
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef copy_copy_rows[] = {
     {.schema = "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
      .tags = OpTags::copy | any_device,
      .core = true,
@@ -363,6 +363,6 @@ static constexpr OpDef rows[] = {
      .eager = [](const Tensor& self) { return sym_offset_of(self); }},
 };
 
-extern constinit const OpFamily op_family_copy_copy{rows};
+extern constinit const OpFamily op_family_copy_copy{copy_copy_rows};
 
 }  // namespace tenon::ops

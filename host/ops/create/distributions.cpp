@@ -142,7 +142,7 @@ void multinomial_kernel(Tensor& out, const Tensor& self, SymInt n, bool replacem
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef create_distributions_rows[] = {
     {.schema = "exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor",
      .tags = drawn,
      .decomp = [](const Tensor& self, double rate, Value) { return exponential_of(self, rate); },
@@ -203,6 +203,6 @@ static constexpr OpDef rows[] = {
      .vjp = nondiff},
 };
 
-extern constinit const OpFamily op_family_create_distributions{rows};
+extern constinit const OpFamily op_family_create_distributions{create_distributions_rows};
 
 }  // namespace tenon::ops

@@ -131,7 +131,7 @@ TensorMeta eye_meta(SymInt n, SymInt m, Type dtype, Dev device) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef create_fill_rows[] = {
     {.schema =
          "empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
          "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
@@ -357,6 +357,6 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
 };
 
-extern constinit const OpFamily op_family_create_fill{rows};
+extern constinit const OpFamily op_family_create_fill{create_fill_rows};
 
 }  // namespace tenon::ops

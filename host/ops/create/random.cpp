@@ -253,7 +253,7 @@ Tensor dropped(const Tensor& input, double p, bool train) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef create_random_rows[] = {
     {.schema =
          "rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
          "bool? pin_memory=None) -> Tensor",
@@ -433,6 +433,6 @@ static constexpr OpDef rows[] = {
          }},
 };
 
-extern constinit const OpFamily op_family_create_random{rows};
+extern constinit const OpFamily op_family_create_random{create_random_rows};
 
 }  // namespace tenon::ops

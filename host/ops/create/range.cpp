@@ -213,7 +213,7 @@ Tensor diagonals_of(const Tensor& self) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef create_range_rows[] = {
     {.schema =
          "arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
          "bool? pin_memory=None) -> Tensor",
@@ -326,6 +326,6 @@ static constexpr OpDef rows[] = {
      .eager = fn<triangle_indices_kernel<true>>},
 };
 
-extern constinit const OpFamily op_family_create_range{rows};
+extern constinit const OpFamily op_family_create_range{create_range_rows};
 
 }  // namespace tenon::ops

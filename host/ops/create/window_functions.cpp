@@ -62,93 +62,91 @@ constexpr auto alpha_meta = [](int64_t n, bool, double, Type dtype, Lay, Dev dev
 constexpr auto beta_meta = [](int64_t n, bool, double, double, Type dtype, Lay, Dev device, Pin) {
   return window_meta(n, dtype, device);
 };
-constexpr OpTags creation = OpTags::creation;
-
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef create_window_functions_rows[] = {
     {.schema = "hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, "
                "Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = creation,
+     .tags = OpTags::creation,
      .meta = plain_meta,
      .eager = [](Tensor& out, int64_t, Type, Lay, Dev, Pin) { hamming(out, true, 0.5, 0.5); }},
     {.schema = "hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, "
                "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = creation,
+     .tags = OpTags::creation,
      .meta = periodic_meta,
      .eager = [](Tensor& out, int64_t, bool periodic, Type, Lay, Dev,
                  Pin) { hamming(out, periodic, 0.5, 0.5); }},
     {.schema = "hamming_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, "
                "Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = creation,
+     .tags = OpTags::creation,
      .meta = plain_meta,
      .eager = [](Tensor& out, int64_t, Type, Lay, Dev, Pin) { hamming(out, true, 0.54, 0.46); }},
     {.schema =
          "hamming_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, "
          "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = creation,
+     .tags = OpTags::creation,
      .meta = periodic_meta,
      .eager = [](Tensor& out, int64_t, bool periodic, Type, Lay, Dev,
                  Pin) { hamming(out, periodic, 0.54, 0.46); }},
     {.schema = "hamming_window.periodic_alpha(int window_length, bool periodic, float alpha, *, "
                "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? "
                "pin_memory=None) -> Tensor",
-     .tags = creation,
+     .tags = OpTags::creation,
      .meta = alpha_meta,
      .eager = [](Tensor& out, int64_t, bool periodic, double alpha, Type, Lay, Dev,
                  Pin) { hamming(out, periodic, alpha, 0.46); }},
     {.schema = "hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, "
                "float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
                "bool? pin_memory=None) -> Tensor",
-     .tags = creation,
+     .tags = OpTags::creation,
      .meta = beta_meta,
      .eager = [](Tensor& out, int64_t, bool periodic, double alpha, double beta, Type, Lay, Dev,
                  Pin) { hamming(out, periodic, alpha, beta); }},
     {.schema = "blackman_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, "
                "Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = creation,
+     .tags = OpTags::creation,
      .meta = plain_meta,
      .eager = [](Tensor& out, int64_t, Type, Lay, Dev, Pin) { blackman(out, true); }},
     {.schema =
          "blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, "
          "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = creation,
+     .tags = OpTags::creation,
      .meta = periodic_meta,
      .eager = [](Tensor& out, int64_t, bool periodic, Type, Lay, Dev,
                  Pin) { blackman(out, periodic); }},
     {.schema = "bartlett_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, "
                "Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = creation,
+     .tags = OpTags::creation,
      .meta = plain_meta,
      .eager = [](Tensor& out, int64_t, Type, Lay, Dev, Pin) { bartlett(out, true); }},
     {.schema =
          "bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, "
          "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = creation,
+     .tags = OpTags::creation,
      .meta = periodic_meta,
      .eager = [](Tensor& out, int64_t, bool periodic, Type, Lay, Dev,
                  Pin) { bartlett(out, periodic); }},
     {.schema = "kaiser_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, "
                "Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = creation,
+     .tags = OpTags::creation,
      .meta = plain_meta,
      .eager = [](Tensor& out, int64_t, Type, Lay, Dev, Pin) { kaiser(out, true, 12); }},
     {.schema =
          "kaiser_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, "
          "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = creation,
+     .tags = OpTags::creation,
      .meta = periodic_meta,
      .eager = [](Tensor& out, int64_t, bool periodic, Type, Lay, Dev,
                  Pin) { kaiser(out, periodic, 12); }},
     {.schema = "kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? "
                "dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> "
                "Tensor",
-     .tags = creation,
+     .tags = OpTags::creation,
      .meta = alpha_meta,
      .eager = [](Tensor& out, int64_t, bool periodic, double beta, Type, Lay, Dev,
                  Pin) { kaiser(out, periodic, beta); }},
 };
 
-extern constinit const OpFamily op_family_create_window_functions{rows};
+extern constinit const OpFamily op_family_create_window_functions{create_window_functions_rows};
 
 }  // namespace tenon::ops

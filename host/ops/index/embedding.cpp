@@ -104,7 +104,7 @@ Tensor embedding_renorm_decomp(const Tensor& self, const Tensor& indices, double
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef index_embedding_rows[] = {
     {.schema = "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool "
                "scale_grad_by_freq=False, "
                "bool sparse=False) -> Tensor",
@@ -141,6 +141,6 @@ static constexpr OpDef rows[] = {
             bool) { return embedding_dense_backward(grad, indices, n_rows, padding, count); }},
 };
 
-extern constinit const OpFamily op_family_index_embedding{rows};
+extern constinit const OpFamily op_family_index_embedding{index_embedding_rows};
 
 }  // namespace tenon::ops

@@ -322,7 +322,7 @@ void bag_scales_backward(Tensor& out, const Tensor& grad, const Tensor& weight,
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef index_embedding_bag_rows[] = {
     {.schema = "_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool "
                "scale_grad_by_freq=False, "
                "int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool "
@@ -434,6 +434,6 @@ static constexpr OpDef rows[] = {
          }},
 };
 
-extern constinit const OpFamily op_family_index_embedding_bag{rows};
+extern constinit const OpFamily op_family_index_embedding_bag{index_embedding_bag_rows};
 
 }  // namespace tenon::ops

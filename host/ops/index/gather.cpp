@@ -322,7 +322,7 @@ Tensor scatter_source_vjp(const Tensor& g, int64_t dim, const Tensor& index, Sym
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef index_gather_rows[] = {
     {.schema = "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
      .core = true,
      .meta = fn<gather_meta>,
@@ -444,6 +444,6 @@ static constexpr OpDef rows[] = {
               fn<scatter_reduce_vjp>}}},
 };
 
-extern constinit const OpFamily op_family_index_gather{rows};
+extern constinit const OpFamily op_family_index_gather{index_gather_rows};
 
 }  // namespace tenon::ops

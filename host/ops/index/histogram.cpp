@@ -214,7 +214,7 @@ CellsAndEdges even_cells(const Tensor& self, IntList bins, OptDoubleList range,
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef index_histogram_rows[] = {
     {.schema = "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
      .meta = fn<histc_meta>,
      .eager = fn<histc_kernel>,
@@ -293,6 +293,6 @@ static constexpr OpDef rows[] = {
          }},
 };
 
-extern constinit const OpFamily op_family_index_histogram{rows};
+extern constinit const OpFamily op_family_index_histogram{index_histogram_rows};
 
 }  // namespace tenon::ops

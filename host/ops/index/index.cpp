@@ -214,12 +214,13 @@ void check_put(const char* op, const Tensor& self, TensorList indices, const Ten
   value_strides(op, plan, values);
 }
 
-constexpr auto put_meta = [](const Tensor& self, TensorList indices, const Tensor& values, bool) {
+constexpr auto index_put_meta = [](const Tensor& self, TensorList indices, const Tensor& values,
+                                   bool) {
   check_put("index_put", self, indices, values);
   return like(self);
 };
-constexpr auto put_kernel = [](Tensor& out, const Tensor& self, TensorList indices,
-                               const Tensor& values, bool accumulate) {
+constexpr auto index_put_kernel = [](Tensor& out, const Tensor& self, TensorList indices,
+                                     const Tensor& values, bool accumulate) {
   copy_elements(out, self);
   put_elements("index_put", out, indices, values, accumulate);
 };
@@ -342,7 +343,7 @@ Tensor index_put_self_vjp(const Tensor& g, TensorList indices, bool accumulate) 
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef index_index_rows[] = {
     {.schema = "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
      .core = true,
      .meta = fn<index_meta_of>,
@@ -363,16 +364,16 @@ static constexpr OpDef rows[] = {
     {.schema = "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> "
                "Tensor",
      .core = true,
-     .meta = put_meta,
-     .eager = put_kernel,
+     .meta = index_put_meta,
+     .eager = index_put_kernel,
      .vjp = {{"self", "grad, indices, accumulate", fn<index_put_self_vjp>},
              {"values", "grad, indices",
               [](const Tensor& g, TensorList indices) { return g.index(indices); }}},
      .linear = "self + values"},
     {.schema = "_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool "
                "accumulate=False) -> Tensor",
-     .meta = put_meta,
-     .eager = put_kernel,
+     .meta = index_put_meta,
+     .eager = index_put_kernel,
      .vjp = {{"self", "grad, indices, accumulate", fn<index_put_self_vjp>},
              {"values", "grad, indices",
               [](const Tensor& g, TensorList indices) { return g.index(indices); }}},
@@ -430,6 +431,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<nonzero_columns>},
 };
 
-extern constinit const OpFamily op_family_index_index{rows};
+extern constinit const OpFamily op_family_index_index{index_index_rows};
 
 }  // namespace tenon::ops

@@ -137,7 +137,7 @@ void masked_scatter_backward_kernel(Tensor& out, const Tensor& grad, const Tenso
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef index_masked_rows[] = {
     {.schema = "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
      .variants = in_place,
      .meta = [](const Tensor& self, const Tensor& mask,
@@ -206,6 +206,6 @@ static constexpr OpDef rows[] = {
               }}}},
 };
 
-extern constinit const OpFamily op_family_index_masked{rows};
+extern constinit const OpFamily op_family_index_masked{index_masked_rows};
 
 }  // namespace tenon::ops

@@ -129,7 +129,7 @@ Tensor with_slices(const Tensor& self, int64_t dim, const Tensor& index, const T
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef index_scatter_rows[] = {
     {.schema = "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> "
                "Tensor",
      .variants = in_place,
@@ -220,6 +220,6 @@ static constexpr OpDef rows[] = {
               fn<index_reduce_vjp>}}},
 };
 
-extern constinit const OpFamily op_family_index_scatter{rows};
+extern constinit const OpFamily op_family_index_scatter{index_scatter_rows};
 
 }  // namespace tenon::ops

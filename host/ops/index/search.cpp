@@ -249,7 +249,7 @@ bool is_of_all(const Tensor& self, std::optional<int64_t> dim) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef index_search_rows[] = {
     {.schema = "searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, "
                "bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
      .meta =
@@ -377,6 +377,6 @@ static constexpr OpDef rows[] = {
      .vjp = nondiff},
 };
 
-extern constinit const OpFamily op_family_index_search{rows};
+extern constinit const OpFamily op_family_index_search{index_search_rows};
 
 }  // namespace tenon::ops

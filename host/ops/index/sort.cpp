@@ -327,7 +327,7 @@ constexpr auto median_meta = [](const Tensor& self) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef index_sort_rows[] = {
     {.schema =
          "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
      .core = true,
@@ -405,6 +405,6 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<scattered>}}},
 };
 
-extern constinit const OpFamily op_family_index_sort{rows};
+extern constinit const OpFamily op_family_index_sort{index_sort_rows};
 
 }  // namespace tenon::ops

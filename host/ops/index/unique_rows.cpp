@@ -102,7 +102,7 @@ std::tuple<Tensor, Tensor, Tensor> unique_rows(const Tensor& self, int64_t dim, 
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef index_unique_rows_rows[] = {
     {.schema = "unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool "
                "return_counts=False) -> (Tensor, Tensor, Tensor)",
      .tags = OpTags::data_dependent,
@@ -120,6 +120,6 @@ static constexpr OpDef rows[] = {
      .vjp = nondiff},
 };
 
-extern constinit const OpFamily op_family_index_unique_rows{rows};
+extern constinit const OpFamily op_family_index_unique_rows{index_unique_rows_rows};
 
 }  // namespace tenon::ops

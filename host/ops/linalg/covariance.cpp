@@ -47,13 +47,13 @@ Tensor corrcoef_decomp(const Tensor& self) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef linalg_covariance_rows[] = {
     {.schema = "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? "
                "aweights=None) -> Tensor",
      .decomp = fn<cov_decomp>},
     {.schema = "corrcoef(Tensor self) -> Tensor", .decomp = fn<corrcoef_decomp>},
 };
 
-extern constinit const OpFamily op_family_linalg_covariance{rows};
+extern constinit const OpFamily op_family_linalg_covariance{linalg_covariance_rows};
 
 }  // namespace tenon::ops

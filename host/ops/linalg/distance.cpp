@@ -317,7 +317,7 @@ Tensor pdist_backward_parts(const Tensor& grad, const Tensor& self, double p, co
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef linalg_distance_rows[] = {
     {.schema = "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
      .decomp = fn<cosine_similarity_decomp>},
     {.schema =
@@ -368,6 +368,6 @@ static constexpr OpDef rows[] = {
      .decomp = [](const Tensor& self, double p) { return _pdist_forward(self, p); }},
 };
 
-extern constinit const OpFamily op_family_linalg_distance{rows};
+extern constinit const OpFamily op_family_linalg_distance{linalg_distance_rows};
 
 }  // namespace tenon::ops

@@ -348,7 +348,7 @@ Tensor tensordot_decomp(const Tensor& self, const Tensor& other, IntList dims_se
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef linalg_einsum_rows[] = {
     {.schema = "einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor",
      .tags = OpTags::matmul,
      .decomp = fn<einsum_decomp>},
@@ -357,6 +357,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<tensordot_decomp>},
 };
 
-extern constinit const OpFamily op_family_linalg_einsum{rows};
+extern constinit const OpFamily op_family_linalg_einsum{linalg_einsum_rows};
 
 }  // namespace tenon::ops

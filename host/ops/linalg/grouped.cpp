@@ -85,7 +85,7 @@ Tensor turned(const Tensor& t) { return transpose(t, -1, -2); }
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef linalg_grouped_rows[] = {
     {.schema = "_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, "
                "ScalarType? out_dtype=None) -> Tensor",
      .tags = OpTags::matmul,
@@ -107,6 +107,6 @@ static constexpr OpDef rows[] = {
                   const Tensor& offs) { return _grouped_mm(input, weight, to(offs, Dtype::i32)); }},
 };
 
-extern constinit const OpFamily op_family_linalg_grouped{rows};
+extern constinit const OpFamily op_family_linalg_grouped{linalg_grouped_rows};
 
 }  // namespace tenon::ops

@@ -152,7 +152,7 @@ Tensor inv_decomp(const Tensor& a) { return std::get<0>(inverse_parts(a, true));
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef linalg_lu_rows[] = {
     {.schema = "linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> "
                "(Tensor LU, Tensor pivots, Tensor info)",
      .meta = [](const Tensor& a, bool, bool) { return lu_metas(a); },
@@ -243,6 +243,6 @@ static constexpr OpDef rows[] = {
     {.schema = "det(Tensor self) -> Tensor", .decomp = fn<det_decomp>},
 };
 
-extern constinit const OpFamily op_family_linalg_lu{rows};
+extern constinit const OpFamily op_family_linalg_lu{linalg_lu_rows};
 
 }  // namespace tenon::ops

@@ -259,7 +259,7 @@ Tensor right_gradient(const Tensor& g, const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef linalg_matmul_rows[] = {
     {.schema = "mm(Tensor self, Tensor mat2) -> Tensor",
      .tags = OpTags::matmul,
      .core = true,
@@ -320,8 +320,9 @@ static constexpr OpDef rows[] = {
                 return scaled(g.bmm(b.transpose(1, 2)), alpha);
               }},
              {"batch2", "grad, batch1, alpha",
-              [](const Tensor& g, const Tensor& a,
-                 Number alpha) { return scaled(a.transpose(1, 2).bmm(g), alpha); }}},
+              [](const Tensor& g, const Tensor& a, Number alpha) {
+                return scaled(a.transpose(1, 2).bmm(g), alpha);
+              }}},
      .linear = "self + batch1 * batch2",
      .autocast = Autocast::lower},
     {.schema = "mv(Tensor self, Tensor vec) -> Tensor",
@@ -400,6 +401,6 @@ static constexpr OpDef rows[] = {
      .autocast = Autocast::lower},
 };
 
-extern constinit const OpFamily op_family_linalg_matmul{rows};
+extern constinit const OpFamily op_family_linalg_matmul{linalg_matmul_rows};
 
 }  // namespace tenon::ops

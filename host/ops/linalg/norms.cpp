@@ -167,7 +167,7 @@ Tensor renorm_decomp(const Tensor& self, Number p, int64_t dim, Number maxnorm) 
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef linalg_norms_rows[] = {
     {.schema = "linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2, -1], bool "
                "keepdim=False, *, ScalarType? dtype=None) -> Tensor",
      .decomp = fn<norm_by_order>},
@@ -219,6 +219,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<renorm_decomp>},
 };
 
-extern constinit const OpFamily op_family_linalg_norms{rows};
+extern constinit const OpFamily op_family_linalg_norms{linalg_norms_rows};
 
 }  // namespace tenon::ops

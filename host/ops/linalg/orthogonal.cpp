@@ -178,7 +178,7 @@ Tensor matrix_sqrth_vjp(const Tensor& g, const Tensor& a) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef linalg_orthogonal_rows[] = {
     {.schema = "geqrf(Tensor self) -> (Tensor a, Tensor tau)",
      .meta = fn<geqrf_metas>,
      .provider = lapack,
@@ -301,6 +301,6 @@ static constexpr OpDef rows[] = {
      .autocast = Autocast::fp32},
 };
 
-extern constinit const OpFamily op_family_linalg_orthogonal{rows};
+extern constinit const OpFamily op_family_linalg_orthogonal{linalg_orthogonal_rows};
 
 }  // namespace tenon::ops

@@ -96,7 +96,7 @@ Tensor chained(TensorList matrices) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef linalg_outer_rows[] = {
     {.schema = "outer(Tensor self, Tensor vec2) -> Tensor",
      .decomp = fn<outer_decomp>,
      .linear = "self * vec2"},
@@ -132,6 +132,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<bilinear_decomp>},
 };
 
-extern constinit const OpFamily op_family_linalg_outer{rows};
+extern constinit const OpFamily op_family_linalg_outer{linalg_outer_rows};
 
 }  // namespace tenon::ops

@@ -175,7 +175,7 @@ Tensor tensorsolve_decomp(const Tensor& self, const Tensor& other, OptIntList di
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef linalg_systems_rows[] = {
     {.schema = "linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> "
                "(Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
      .meta = fn<lstsq_metas>,
@@ -211,6 +211,6 @@ static constexpr OpDef rows[] = {
      .autocast = Autocast::fp32},
 };
 
-extern constinit const OpFamily op_family_linalg_systems{rows};
+extern constinit const OpFamily op_family_linalg_systems{linalg_systems_rows};
 
 }  // namespace tenon::ops

@@ -70,7 +70,7 @@ TensorMeta matrix_exp_meta(const Tensor& self) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef linalg_triangular_rows[] = {
     {.schema = "linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> "
                "(Tensor L, Tensor info)",
      .meta = fn<cholesky_metas>,
@@ -128,6 +128,6 @@ static constexpr OpDef rows[] = {
      .decomp = [](const Tensor& self) { return linalg_matrix_exp(self); }},
 };
 
-extern constinit const OpFamily op_family_linalg_triangular{rows};
+extern constinit const OpFamily op_family_linalg_triangular{linalg_triangular_rows};
 
 }  // namespace tenon::ops

@@ -92,7 +92,7 @@ std::tuple<Tensor, Tensor> adaptive_max_pool1d_decomp(const Tensor& self, IntLis
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_adaptive_pool_rows[] = {
     {.schema = "adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor",
      .core = true,
      .meta = [](const Tensor& self, IntList size) { return adaptive_avg_meta<1>(self, size); },
@@ -138,6 +138,6 @@ static constexpr OpDef rows[] = {
      .autocast = Autocast::fp32},
 };
 
-extern constinit const OpFamily op_family_nn_adaptive_pool{rows};
+extern constinit const OpFamily op_family_nn_adaptive_pool{nn_adaptive_pool_rows};
 
 }  // namespace tenon::ops

@@ -453,7 +453,7 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const 
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_attention_rows[] = {
     {.schema = "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? "
                "attn_mask=None, "
                "float dropout_p=0., bool is_causal=False, *, float? scale=None, bool "
@@ -494,6 +494,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<attention_backward>},
 };
 
-extern constinit const OpFamily op_family_nn_attention{rows};
+extern constinit const OpFamily op_family_nn_attention{nn_attention_rows};
 
 }  // namespace tenon::ops

@@ -338,7 +338,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> with_reserve(Triple made, const Tenso
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_batch_norm_rows[] = {
     {.schema = "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
                "Tensor? running_var, "
                "bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
@@ -487,6 +487,6 @@ static constexpr OpDef rows[] = {
          }},
 };
 
-extern constinit const OpFamily op_family_nn_batch_norm{rows};
+extern constinit const OpFamily op_family_nn_batch_norm{nn_batch_norm_rows};
 
 }  // namespace tenon::ops

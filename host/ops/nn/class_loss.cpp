@@ -186,7 +186,7 @@ Tensor cross_entropy_decomp(const Tensor& self, const Tensor& target, const Tens
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_class_loss_rows[] = {
     {.schema = "nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, "
                "SymInt ignore_index) -> (Tensor output, Tensor total_weight)",
      .meta = fn<nll_loss_meta>,
@@ -226,6 +226,6 @@ static constexpr OpDef rows[] = {
      .autocast = Autocast::fp32},
 };
 
-extern constinit const OpFamily op_family_nn_class_loss{rows};
+extern constinit const OpFamily op_family_nn_class_loss{nn_class_loss_rows};
 
 }  // namespace tenon::ops

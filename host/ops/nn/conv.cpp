@@ -328,7 +328,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward_vjp(
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_conv_rows[] = {
     {.schema =
          "convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] "
          "padding, "
@@ -410,6 +410,6 @@ static constexpr OpDef rows[] = {
      .autocast = Autocast::lower},
 };
 
-extern constinit const OpFamily op_family_nn_conv{rows};
+extern constinit const OpFamily op_family_nn_conv{nn_conv_rows};
 
 }  // namespace tenon::ops

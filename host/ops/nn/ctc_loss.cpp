@@ -266,7 +266,7 @@ Tensor as_tensor(IntList values) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_ctc_loss_rows[] = {
     {.schema = "_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor "
                "target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)",
      .meta = fn<losses_metas>,
@@ -309,6 +309,6 @@ static constexpr OpDef rows[] = {
      .autocast = Autocast::fp32},
 };
 
-extern constinit const OpFamily op_family_nn_ctc_loss{rows};
+extern constinit const OpFamily op_family_nn_ctc_loss{nn_ctc_loss_rows};
 
 }  // namespace tenon::ops

@@ -66,7 +66,7 @@ void dropped_in_place(const Tensor& self, double p, bool train) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_dropout_rows[] = {
     {.schema = "feature_dropout(Tensor input, float p, bool train) -> Tensor",
      .tags = OpTags::random,
      .decomp = fn<feature_dropout_decomp>},
@@ -87,6 +87,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<dropped_in_place<feature_alpha_dropout_decomp>>},
 };
 
-extern constinit const OpFamily op_family_nn_dropout{rows};
+extern constinit const OpFamily op_family_nn_dropout{nn_dropout_rows};
 
 }  // namespace tenon::ops

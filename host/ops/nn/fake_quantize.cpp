@@ -94,7 +94,7 @@ constexpr Vjp through_mask = {{"self", "grad, result1", fn<masked>}};
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_fake_quantize_rows[] = {
     {.schema = "fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int "
                "quant_min, int quant_max) -> Tensor",
      .decomp =
@@ -143,6 +143,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<masked>},
 };
 
-extern constinit const OpFamily op_family_nn_fake_quantize{rows};
+extern constinit const OpFamily op_family_nn_fake_quantize{nn_fake_quantize_rows};
 
 }  // namespace tenon::ops

@@ -132,7 +132,7 @@ void col2im_kernel(Tensor& out, const Tensor& self, SymIntList, IntList kernel, 
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_fold_rows[] = {
     {.schema = "im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] "
                "stride) -> Tensor",
      .meta = fn<im2col_meta>,
@@ -157,6 +157,6 @@ static constexpr OpDef rows[] = {
      .linear = "self"},
 };
 
-extern constinit const OpFamily op_family_nn_fold{rows};
+extern constinit const OpFamily op_family_nn_fold{nn_fold_rows};
 
 }  // namespace tenon::ops

@@ -24,9 +24,6 @@ namespace tenon::ops {
 
 namespace {
 
-enum Filter : int64_t { linear_filter = 0, nearest_filter = 1, cubic_filter = 2 };
-enum Outside : int64_t { as_zero = 0, at_border = 1, reflected = 2 };
-
 struct GridSettings {
   int64_t filter, outside;
   bool align_corners;
@@ -331,7 +328,7 @@ Tensor affine_grid_decomp(const Tensor& theta, SymIntList size, bool align_corne
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_grid_sampler_rows[] = {
     {.schema =
          "grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
          "bool align_corners) -> Tensor",
@@ -378,6 +375,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<affine_grid_decomp>},
 };
 
-extern constinit const OpFamily op_family_nn_grid_sampler{rows};
+extern constinit const OpFamily op_family_nn_grid_sampler{nn_grid_sampler_rows};
 
 }  // namespace tenon::ops

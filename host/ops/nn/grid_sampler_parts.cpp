@@ -22,9 +22,6 @@ namespace tenon::ops {
 
 namespace {
 
-enum Filter : int64_t { linear_filter = 0, nearest_filter = 1, cubic_filter = 2 };
-enum Outside : int64_t { as_zero = 0, at_border = 1, reflected = 2 };
-
 struct AxisSettings {
   SymInt size;
   int64_t filter, outside;

@@ -43,13 +43,13 @@ Tensor instance_norm_decomp(const Tensor& input, const Tensor& weight, const Ten
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_instance_norm_rows[] = {
     {.schema = "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
                "Tensor? running_var, bool use_input_stats, float momentum, float eps, bool "
                "cudnn_enabled) -> Tensor",
      .decomp = fn<instance_norm_decomp>},
 };
 
-extern constinit const OpFamily op_family_nn_instance_norm{rows};
+extern constinit const OpFamily op_family_nn_instance_norm{nn_instance_norm_rows};
 
 }  // namespace tenon::ops

@@ -305,7 +305,7 @@ Pair rms_norm_parts(const Tensor& input, SymIntList shape, const Tensor& weight,
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_layer_norm_rows[] = {
     {.schema = "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? "
                "bias=None, "
                "float eps=1.0000000000000001e-05, bool cudnn_enable=True) -> Tensor",
@@ -371,6 +371,6 @@ static constexpr OpDef rows[] = {
                   std::optional<double> eps) { return rms_norm_parts(input, shape, weight, eps); }},
 };
 
-extern constinit const OpFamily op_family_nn_layer_norm{rows};
+extern constinit const OpFamily op_family_nn_layer_norm{nn_layer_norm_rows};
 
 }  // namespace tenon::ops

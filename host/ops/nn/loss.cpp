@@ -129,7 +129,7 @@ Tensor triplet_margin_loss_decomp(const Tensor& anchor, const Tensor& positive,
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_loss_rows[] = {
     {.schema = "mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
      .decomp = fn<mse_loss_decomp>,
      .autocast = Autocast::fp32},
@@ -183,6 +183,6 @@ static constexpr OpDef rows[] = {
      .autocast = Autocast::fp32},
 };
 
-extern constinit const OpFamily op_family_nn_loss{rows};
+extern constinit const OpFamily op_family_nn_loss{nn_loss_rows};
 
 }  // namespace tenon::ops

@@ -276,7 +276,7 @@ Tensor multilabel_backward_parts(const Tensor& grad, const Tensor& self, const T
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_loss_backward_rows[] = {
     {.schema = "mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) "
                "-> Tensor",
      .decomp = fn<mse_backward>},
@@ -337,6 +337,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<multilabel_backward_parts>},
 };
 
-extern constinit const OpFamily op_family_nn_loss_backward{rows};
+extern constinit const OpFamily op_family_nn_loss_backward{nn_loss_backward_rows};
 
 }  // namespace tenon::ops

@@ -226,7 +226,7 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& i
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_norm_backward_rows[] = {
     {.schema = "native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] "
                "normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] "
                "output_mask) -> (Tensor, Tensor, Tensor)",
@@ -245,6 +245,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<rms_norm_backward>},
 };
 
-extern constinit const OpFamily op_family_nn_norm_backward{rows};
+extern constinit const OpFamily op_family_nn_norm_backward{nn_norm_backward_rows};
 
 }  // namespace tenon::ops

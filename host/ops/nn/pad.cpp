@@ -260,7 +260,7 @@ Tensor constant_pad_vjp(const Tensor& g, SymIntList pad) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_pad_rows[] = {
     {.schema = "constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor",
      .core = true,
      .meta = fn<constant_pad_meta>,
@@ -348,6 +348,6 @@ static constexpr OpDef rows[] = {
              {"self", "grad", no_gradient}}},
 };
 
-extern constinit const OpFamily op_family_nn_pad{rows};
+extern constinit const OpFamily op_family_nn_pad{nn_pad_rows};
 
 }  // namespace tenon::ops

@@ -83,7 +83,7 @@ void avg_pool_kernel(Tensor& out, const Tensor& self, IntList kernel, IntList st
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_pool_rows[] = {
     {.schema = "max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, "
                "int[1] dilation=1, bool ceil_mode=False) -> Tensor",
      .meta = fn<max_pool_meta<1>>,
@@ -176,6 +176,6 @@ static constexpr OpDef rows[] = {
      .autocast = Autocast::fp32},
 };
 
-extern constinit const OpFamily op_family_nn_pool{rows};
+extern constinit const OpFamily op_family_nn_pool{nn_pool_rows};
 
 }  // namespace tenon::ops

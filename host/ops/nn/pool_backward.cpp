@@ -300,7 +300,7 @@ void fractional_kernel(Tensor& out, Tensor& indices, const Tensor& self, IntList
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_pool_backward_rows[] = {
     {.schema = "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] "
                "kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, "
                "Tensor indices) -> Tensor",
@@ -418,6 +418,6 @@ static constexpr OpDef rows[] = {
              {"self", "grad", no_gradient}}},
 };
 
-extern constinit const OpFamily op_family_nn_pool_backward{rows};
+extern constinit const OpFamily op_family_nn_pool_backward{nn_pool_backward_rows};
 
 }  // namespace tenon::ops

@@ -8,14 +8,15 @@
 
 namespace tenon::ops {
 
+using Scale = std::optional<double>;
 enum class Interpolation { nearest, nearest_exact, linear, cubic };
 
 struct Resampling {
   Interpolation kind = Interpolation::linear;
   bool align_corners = false;
   bool antialias = false;
-  std::array<std::optional<double>, 3> scales = {};  ///< of the last dimensions, in order
-  size_t n = 2;                                      ///< dimensions of space
+  std::array<Scale, 3> scales = {};  ///< of the last dimensions, in order
+  size_t n = 2;                      ///< dimensions of space
 };
 
 /// Throws UserError for dtypes that only the nearest element serves.

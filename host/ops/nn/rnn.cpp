@@ -283,7 +283,7 @@ Pair lstm_cell_decomp(const Tensor& input, TensorList hx, const Tensor& w_ih, co
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_rnn_rows[] = {
     {.schema =
          "lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, "
          "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, "
@@ -329,6 +329,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<cell_decomp<Cell::relu>>},
 };
 
-extern constinit const OpFamily op_family_nn_rnn{rows};
+extern constinit const OpFamily op_family_nn_rnn{nn_rnn_rows};
 
 }  // namespace tenon::ops

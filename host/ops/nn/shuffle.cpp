@@ -76,7 +76,7 @@ Tensor channel_shuffle_decomp(const Tensor& self, SymInt groups) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_shuffle_rows[] = {
     {.schema = "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
      .decomp = fn<pixel_shuffle_decomp>},
     {.schema = "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
@@ -87,6 +87,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<channel_shuffle_decomp>},
 };
 
-extern constinit const OpFamily op_family_nn_shuffle{rows};
+extern constinit const OpFamily op_family_nn_shuffle{nn_shuffle_rows};
 
 }  // namespace tenon::ops

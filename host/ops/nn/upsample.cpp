@@ -10,8 +10,6 @@ namespace tenon::ops {
 
 namespace {
 
-using Scale = std::optional<double>;
-
 TensorMeta upsample_meta(const Tensor& self, SymIntList size, size_t n) {
   require(static_cast<size_t>(self.dim()) == n + 2,
           "upsample: input must have {} dimensions, found shape {}", n + 2, self.sizes());
@@ -138,7 +136,7 @@ Tensor upsample_bicubic2d_aa_vec(const Tensor& input, OptSymIntList size, bool a
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef nn_upsample_rows[] = {
     {.schema =
          "upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
      .meta = fn<nearest_meta<Scale>>,
@@ -262,6 +260,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<upsample_bicubic2d_aa_vec>},
 };
 
-extern constinit const OpFamily op_family_nn_upsample{rows};
+extern constinit const OpFamily op_family_nn_upsample{nn_upsample_rows};
 
 }  // namespace tenon::ops

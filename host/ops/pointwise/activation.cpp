@@ -13,7 +13,7 @@
 
 namespace tenon::ops {
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef pointwise_activation_rows[] = {
     {.schema = "relu(Tensor self) -> Tensor",
      .variants = in_place,
      .core = true,
@@ -264,6 +264,6 @@ static constexpr OpDef rows[] = {
          }},
 };
 
-extern constinit const OpFamily op_family_pointwise_activation{rows};
+extern constinit const OpFamily op_family_pointwise_activation{pointwise_activation_rows};
 
 }  // namespace tenon::ops

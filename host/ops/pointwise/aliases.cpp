@@ -16,7 +16,7 @@ namespace {
 using Rounding = std::optional<std::string_view>;
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef pointwise_aliases_rows[] = {
     {.schema = "absolute(Tensor self) -> Tensor",
      .variants = in_place,
      .decomp = [](const Tensor& x) { return abs(x); }},
@@ -79,6 +79,6 @@ static constexpr OpDef rows[] = {
      .decomp = [](const Tensor& x, std::optional<MemoryFormat>) { return to(x, Dtype::c32); }},
 };
 
-extern constinit const OpFamily op_family_pointwise_aliases{rows};
+extern constinit const OpFamily op_family_pointwise_aliases{pointwise_aliases_rows};
 
 }  // namespace tenon::ops

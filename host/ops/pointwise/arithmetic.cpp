@@ -63,7 +63,7 @@ Tensor outside(const Tensor& x, std::optional<Number> low, std::optional<Number>
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef pointwise_arithmetic_rows[] = {
     {.schema = "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
      .variants = in_place,
      .tags = OpTags::commutative,
@@ -349,6 +349,6 @@ static constexpr OpDef rows[] = {
          pointwise([](auto x, auto y) { return select((x == 0) & (y == y), 0, x * log(y)); })},
 };
 
-extern constinit const OpFamily op_family_pointwise_arithmetic{rows};
+extern constinit const OpFamily op_family_pointwise_arithmetic{pointwise_arithmetic_rows};
 
 }  // namespace tenon::ops

@@ -71,7 +71,7 @@ double airy_ai(double x) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef pointwise_bessel_rows[] = {
     {.schema = "special_bessel_j0(Tensor self) -> Tensor",
      .meta = float_meta,
      .eager = map_kernel<bessel_j0>},
@@ -110,6 +110,6 @@ static constexpr OpDef rows[] = {
      .eager = map_kernel<airy_ai>},
 };
 
-extern constinit const OpFamily op_family_pointwise_bessel{rows};
+extern constinit const OpFamily op_family_pointwise_bessel{pointwise_bessel_rows};
 
 }  // namespace tenon::ops

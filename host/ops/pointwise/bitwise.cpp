@@ -3,7 +3,7 @@
 
 namespace tenon::ops {
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef pointwise_bitwise_rows[] = {
     {.schema = "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor",
      .variants = in_place,
      .tags = OpTags::commutative,
@@ -75,6 +75,6 @@ static constexpr OpDef rows[] = {
      .formula = pointwise<integers>([](auto x, auto y) { return shr(x, y); })},
 };
 
-extern constinit const OpFamily op_family_pointwise_bitwise{rows};
+extern constinit const OpFamily op_family_pointwise_bitwise{pointwise_bitwise_rows};
 
 }  // namespace tenon::ops

@@ -11,7 +11,7 @@
 namespace tenon::ops {
 
 static constexpr OpDef
-    rows[] =
+    pointwise_compare_rows[] =
         {
             {.schema = "eq.Tensor(Tensor self, Tensor other) -> Tensor",
              .variants = in_place,
@@ -178,6 +178,6 @@ static constexpr OpDef
                  }},
 };
 
-extern constinit const OpFamily op_family_pointwise_compare{rows};
+extern constinit const OpFamily op_family_pointwise_compare{pointwise_compare_rows};
 
 }  // namespace tenon::ops

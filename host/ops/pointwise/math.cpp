@@ -7,7 +7,7 @@
 
 namespace tenon::ops {
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef pointwise_math_rows[] = {
     {.schema = "abs(Tensor self) -> Tensor",
      .variants = in_place,
      .core = true,
@@ -207,6 +207,6 @@ static constexpr OpDef rows[] = {
          }},
 };
 
-extern constinit const OpFamily op_family_pointwise_math{rows};
+extern constinit const OpFamily op_family_pointwise_math{pointwise_math_rows};
 
 }  // namespace tenon::ops

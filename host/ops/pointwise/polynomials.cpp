@@ -101,7 +101,7 @@ double legendre(double x, double n) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef pointwise_polynomials_rows[] = {
     {.schema = "special_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor",
      .meta = binary_float_meta,
      .eager = combine_kernel<chebyshev_t>},
@@ -220,6 +220,6 @@ static constexpr OpDef rows[] = {
                   Number n) { return special_legendre_polynomial_p(x, as_tensor(n, x)); }},
 };
 
-extern constinit const OpFamily op_family_pointwise_polynomials{rows};
+extern constinit const OpFamily op_family_pointwise_polynomials{pointwise_polynomials_rows};
 
 }  // namespace tenon::ops

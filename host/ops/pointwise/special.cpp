@@ -113,7 +113,7 @@ Tensor float_power(const Tensor& self, const Tensor& exponent) {
 
 }  // namespace
 
-static constexpr OpDef rows[] =
+static constexpr OpDef pointwise_special_rows[] =
     {
         {.schema = "i0(Tensor self) -> Tensor",
          .variants = in_place,
@@ -301,6 +301,6 @@ static constexpr OpDef rows[] =
                       std::optional<Dtype> dtype) { return log_softmax(self, dim, dtype); }},
 };
 
-extern constinit const OpFamily op_family_pointwise_special{rows};
+extern constinit const OpFamily op_family_pointwise_special{pointwise_special_rows};
 
 }  // namespace tenon::ops

@@ -177,13 +177,11 @@ constexpr auto both_kernel = [](Tensor& low, Tensor& high, const Tensor& self, O
   find_extremes<true>(self, &high, nullptr, mask_of(self, dim));
 };
 
-constexpr OpTags reduction = OpTags::reduction;
-
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef reduce_arg_rows[] = {
     {.schema = "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .core = true,
      .meta = values_meta,
      .eager = values_kernel<true>,
@@ -192,7 +190,7 @@ static constexpr OpDef rows[] = {
                 return shared_out(g, x, y, OptIntList(dim), keepdim);
               }}}},
     {.schema = "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .core = true,
      .meta = values_meta,
      .eager = values_kernel<false>,
@@ -201,7 +199,7 @@ static constexpr OpDef rows[] = {
                 return shared_out(g, x, y, OptIntList(dim), keepdim);
               }}}},
     {.schema = "max(Tensor self) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .meta = whole_meta,
      .eager = whole_kernel<true>,
      .decomp = [](const Tensor& self) { return amax(self); },
@@ -210,7 +208,7 @@ static constexpr OpDef rows[] = {
                 return shared_out(g, x, y, {}, true);
               }}}},
     {.schema = "min(Tensor self) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .meta = whole_meta,
      .eager = whole_kernel<false>,
      .decomp = [](const Tensor& self) { return amin(self); },
@@ -220,33 +218,33 @@ static constexpr OpDef rows[] = {
               }}}},
     {.schema =
          "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .core = true,
      .meta = pair_meta,
      .eager = pair_kernel<true>,
      .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<scattered>}}},
     {.schema =
          "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .core = true,
      .meta = pair_meta,
      .eager = pair_kernel<false>,
      .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<scattered>}}},
     {.schema = "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .core = true,
      .meta = arg_meta,
      .eager = arg_kernel<true>,
      .vjp = nondiff},
     {.schema = "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .core = true,
      .meta = arg_meta,
      .eager = arg_kernel<false>,
      .vjp = nondiff},
     {.schema =
          "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .meta = both_meta,
      .eager = both_kernel,
      .decomp =
@@ -267,6 +265,6 @@ static constexpr OpDef rows[] = {
               }}}},
 };
 
-extern constinit const OpFamily op_family_reduce_arg{rows};
+extern constinit const OpFamily op_family_reduce_arg{reduce_arg_rows};
 
 }  // namespace tenon::ops

@@ -154,7 +154,7 @@ std::vector<Tensor> uneven_gradients(const Tensor& self, const std::vector<int64
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef reduce_calculus_rows[] = {
     {.schema = "trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
      .decomp = fn<trapezoid_dx>},
     {.schema = "trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
@@ -215,6 +215,6 @@ static constexpr OpDef rows[] = {
          }},
 };
 
-extern constinit const OpFamily op_family_reduce_calculus{rows};
+extern constinit const OpFamily op_family_reduce_calculus{reduce_calculus_rows};
 
 }  // namespace tenon::ops

@@ -73,14 +73,12 @@ constexpr auto nanmean_kernel = [](Tensor& out, const Tensor& self, OptIntList d
   });
 };
 
-constexpr OpTags reduction = OpTags::reduction;
-
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef reduce_nan_sums_rows[] = {
     {.schema = "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? "
                "dtype=None) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .meta =
          [](const Tensor& self, OptIntList dims, bool keepdim, Type dtype) {
            require_real("nansum", self.dtype());
@@ -98,7 +96,7 @@ static constexpr OpDef rows[] = {
               }}}},
     {.schema = "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? "
                "dtype=None) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .meta =
          [](const Tensor& self, OptIntList dims, bool keepdim, Type dtype) {
            return mean_meta(self, dims_mask(dims, self.dim()), keepdim, dtype);
@@ -117,6 +115,6 @@ static constexpr OpDef rows[] = {
               }}}},
 };
 
-extern constinit const OpFamily op_family_reduce_nan_sums{rows};
+extern constinit const OpFamily op_family_reduce_nan_sums{reduce_nan_sums_rows};
 
 }  // namespace tenon::ops

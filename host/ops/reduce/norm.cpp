@@ -228,8 +228,6 @@ void logsumexp_kernel(Tensor& out, const Tensor& self, IntList dims, bool keepdi
   });
 }
 
-constexpr OpTags reduction = OpTags::reduction;
-
 Tensor var_vjp(const Tensor& g, const Tensor& x, OptIntList dim, std::optional<Number> correction,
                bool keepdim) {
   Number c = correction.value_or(Number(1));
@@ -272,17 +270,17 @@ Tensor vector_norm_vjp(const Tensor& grad, const Tensor& x, const Tensor& result
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef reduce_norm_rows[] = {
     {.schema = "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
                "bool keepdim=False) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .core = true,
      .meta = var_meta_row,
      .eager = var_row<false>,
      .vjp = {{"self", "grad, self, dim, correction, keepdim", fn<var_vjp>}}},
     {.schema = "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
                "bool keepdim=False) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .meta = var_meta_row,
      .eager = var_row<true>,
      .decomp = [](const Tensor& self, OptIntList dim, std::optional<Number> correction,
@@ -290,7 +288,7 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self, result, dim, correction, keepdim", fn<std_vjp>}}},
     {.schema = "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
                "bool keepdim=False) -> (Tensor, Tensor)",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .meta = var_mean_meta_row,
      .eager = var_mean_row<false>,
      .decomp =
@@ -305,7 +303,7 @@ static constexpr OpDef rows[] = {
               }}}},
     {.schema = "std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
                "bool keepdim=False) -> (Tensor, Tensor)",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .meta = var_mean_meta_row,
      .eager = var_mean_row<true>,
      .decomp =
@@ -319,52 +317,52 @@ static constexpr OpDef rows[] = {
                 return with_mean_vjp(out, g_mean, x.sizes(), dim, keepdim);
               }}}},
     {.schema = "var(Tensor self, bool unbiased=True) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .decomp =
          [](const Tensor& self, bool unbiased) {
            return var(self, OptIntList(), correction_for(unbiased), false);
          }},
     {.schema =
          "var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .core = true,
      .decomp = [](const Tensor& self, OptIntList dims, bool unbiased,
                   bool keepdim) { return var(self, dims, correction_for(unbiased), keepdim); }},
     {.schema = "std(Tensor self, bool unbiased=True) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .decomp =
          [](const Tensor& self, bool unbiased) {
            return tenon::std(self, OptIntList(), correction_for(unbiased), false);
          }},
     {.schema =
          "std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .decomp =
          [](const Tensor& self, OptIntList dims, bool unbiased, bool keepdim) {
            return tenon::std(self, dims, correction_for(unbiased), keepdim);
          }},
     {.schema = "var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .decomp =
          [](const Tensor& self, bool unbiased) {
            return var_mean(self, OptIntList(), correction_for(unbiased), false);
          }},
     {.schema = "var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> "
                "(Tensor, Tensor)",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .decomp =
          [](const Tensor& self, OptIntList dims, bool unbiased, bool keepdim) {
            return var_mean(self, dims, correction_for(unbiased), keepdim);
          }},
     {.schema = "std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .decomp =
          [](const Tensor& self, bool unbiased) {
            return std_mean(self, OptIntList(), correction_for(unbiased), false);
          }},
     {.schema = "std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> "
                "(Tensor, Tensor)",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .decomp =
          [](const Tensor& self, OptIntList dims, bool unbiased, bool keepdim) {
            return std_mean(self, dims, correction_for(unbiased), keepdim);
@@ -372,37 +370,37 @@ static constexpr OpDef rows[] = {
     {.schema =
          "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, "
          "ScalarType? dtype=None) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .meta = fn<norm_meta>,
      .eager = fn<norm_kernel>,
      .complex = fn<complex_vector_norm>,
      .vjp = {{"self", "grad, self, result, ord, dim, keepdim", fn<vector_norm_vjp>}}},
     {.schema = "norm.Scalar(Tensor self, Scalar p=2) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .decomp = [](const Tensor& self,
                   Number p) { return linalg_vector_norm(self, p, {}, false, std::nullopt); }},
     {.schema =
          "norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .decomp =
          [](const Tensor& self, std::optional<Number> p, IntList dim, bool keepdim) {
            return linalg_vector_norm(self, p.value_or(2), OptIntList(dim), keepdim, std::nullopt);
          }},
     {.schema = "norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, "
                "ScalarType dtype) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .decomp =
          [](const Tensor& self, std::optional<Number> p, IntList dim, bool keepdim, Dtype dtype) {
            return linalg_vector_norm(self, p.value_or(2), OptIntList(dim), keepdim, dtype);
          }},
     {.schema = "norm.ScalarOpt_dtype(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .decomp =
          [](const Tensor& self, std::optional<Number> p, Dtype dtype) {
            return linalg_vector_norm(self, p.value_or(2), {}, false, dtype);
          }},
     {.schema = "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
-     .tags = reduction,
+     .tags = OpTags::reduction,
      .meta = fn<logsumexp_meta>,
      .eager = fn<logsumexp_kernel>,
      .decomp = fn<logsumexp_decomp>,
@@ -414,6 +412,6 @@ static constexpr OpDef rows[] = {
               }}}},
 };
 
-extern constinit const OpFamily op_family_reduce_norm{rows};
+extern constinit const OpFamily op_family_reduce_norm{reduce_norm_rows};
 
 }  // namespace tenon::ops

@@ -154,7 +154,7 @@ constexpr auto by_number =
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef reduce_quantile_rows[] = {
     {.schema = "quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str "
                "interpolation=\"linear\") -> Tensor",
      .tags = OpTags::reduction,
@@ -179,6 +179,6 @@ static constexpr OpDef rows[] = {
      .autocast = Autocast::fp32},
 };
 
-extern constinit const OpFamily op_family_reduce_quantile{rows};
+extern constinit const OpFamily op_family_reduce_quantile{reduce_quantile_rows};
 
 }  // namespace tenon::ops

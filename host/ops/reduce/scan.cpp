@@ -208,7 +208,7 @@ Tensor logcumsumexp_vjp(const Tensor& g, const Tensor& x, const Tensor& y, int64
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef reduce_scan_rows[] = {
     {.schema = "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
      .variants = in_place,
      .core = true,
@@ -246,6 +246,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<differences>},
 };
 
-extern constinit const OpFamily op_family_reduce_scan{rows};
+extern constinit const OpFamily op_family_reduce_scan{reduce_scan_rows};
 
 }  // namespace tenon::ops

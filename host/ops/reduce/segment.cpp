@@ -284,7 +284,7 @@ Tensor segment_backward_parts(const Tensor& grad, const Tensor& output, const Te
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef reduce_segment_rows[] = {
     {.schema = "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? "
                "indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? "
                "initial=None) -> Tensor",
@@ -307,6 +307,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<segment_backward_parts>},
 };
 
-extern constinit const OpFamily op_family_reduce_segment{rows};
+extern constinit const OpFamily op_family_reduce_segment{reduce_segment_rows};
 
 }  // namespace tenon::ops

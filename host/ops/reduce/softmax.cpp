@@ -147,7 +147,7 @@ std::pair<Tensor, Tensor> wide(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef reduce_softmax_rows[] = {
     {.schema = "_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
      .core = true,
      .meta = fn<softmax_meta>,
@@ -226,6 +226,6 @@ static constexpr OpDef rows[] = {
               }}}},
 };
 
-extern constinit const OpFamily op_family_reduce_softmax{rows};
+extern constinit const OpFamily op_family_reduce_softmax{reduce_softmax_rows};
 
 }  // namespace tenon::ops

@@ -301,7 +301,7 @@ Tensor as_truth(const Tensor& value, const Tensor& self) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef reduce_sum_rows[] = {
     {.schema = "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor",
      .tags = reduction,
      .meta = [](const Tensor& self,
@@ -462,6 +462,6 @@ static constexpr OpDef rows[] = {
      .vjp = nondiff},
 };
 
-extern constinit const OpFamily op_family_reduce_sum{rows};
+extern constinit const OpFamily op_family_reduce_sum{reduce_sum_rows};
 
 }  // namespace tenon::ops

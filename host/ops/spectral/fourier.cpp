@@ -206,7 +206,7 @@ Tensor fft_decomp(const Tensor& self, std::optional<SymInt> n, int64_t dim, Norm
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef spectral_fourier_rows[] = {
     {.schema = "_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor",
      .core = true,
      .meta = fn<c2c_meta>,
@@ -247,6 +247,6 @@ static constexpr OpDef rows[] = {
                   Norm norm) { return r2c("fft_ihfft", self, n, dim, norm, false, true); }},
 };
 
-extern constinit const OpFamily op_family_spectral_fourier{rows};
+extern constinit const OpFamily op_family_spectral_fourier{spectral_fourier_rows};
 
 }  // namespace tenon::ops

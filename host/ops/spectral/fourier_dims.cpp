@@ -117,7 +117,7 @@ Tensor rfftfreq_decomp(int64_t n, double d, std::optional<Dtype> dtype, std::opt
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef spectral_fourier_dims_rows[] = {
     {.schema = "fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> "
                "Tensor",
      .decomp = over_all<fftn_decomp<true>>},
@@ -166,6 +166,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<rfftfreq_decomp>},
 };
 
-extern constinit const OpFamily op_family_spectral_fourier_dims{rows};
+extern constinit const OpFamily op_family_spectral_fourier_dims{spectral_fourier_dims_rows};
 
 }  // namespace tenon::ops

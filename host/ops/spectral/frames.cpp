@@ -144,7 +144,7 @@ Tensor istft_decomp(const Tensor& self, int64_t n_fft, std::optional<int64_t> ho
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef spectral_frames_rows[] = {
     {.schema = "stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? "
                "window=None, bool normalized=False, bool? onesided=None, bool? "
                "return_complex=None, bool? align_to_window=None) -> Tensor",
@@ -160,6 +160,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<istft_decomp>},
 };
 
-extern constinit const OpFamily op_family_spectral_frames{rows};
+extern constinit const OpFamily op_family_spectral_frames{spectral_frames_rows};
 
 }  // namespace tenon::ops

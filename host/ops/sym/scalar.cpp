@@ -60,7 +60,7 @@ Number negate(Number a) { return arithmetic(SymOp::mul, a, Number(-1)); }
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef sym_scalar_rows[] = {
     {.schema = "sym::add(Scalar a, Scalar b) -> Scalar",
      .meta = [](Number a, Number b) { return arithmetic(SymOp::add, a, b); },
      .eager = [](Number a, Number b) { return arithmetic(SymOp::add, a, b); }},
@@ -142,6 +142,6 @@ static constexpr OpDef rows[] = {
          [](Number a) { return Number(sym_float_op(SymOp::pow, a.sym_float(), SymFloat(0.5))); }},
 };
 
-extern constinit const OpFamily op_family_sym_scalar{rows};
+extern constinit const OpFamily op_family_sym_scalar{sym_scalar_rows};
 
 }  // namespace tenon::ops

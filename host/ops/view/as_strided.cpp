@@ -197,7 +197,7 @@ Tensor src_zeros(const Tensor& g, const Tensor& src) { return g.new_zeros(src.si
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef view_as_strided_rows[] = {
     {.schema = "as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, "
                "SymInt? storage_offset=None) -> Tensor(a)",
      .tags = OpTags::by_place,
@@ -292,6 +292,6 @@ static constexpr OpDef rows[] = {
               }}}},
 };
 
-extern constinit const OpFamily op_family_view_as_strided{rows};
+extern constinit const OpFamily op_family_view_as_strided{view_as_strided_rows};
 
 }  // namespace tenon::ops

@@ -162,7 +162,7 @@ Tensor angle_decomp(const Tensor& self) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef view_assemble_rows[] = {
     {.schema = "block_diag(Tensor[] tensors) -> Tensor", .decomp = fn<block_diag_decomp>},
     {.schema = "cartesian_prod(Tensor[] tensors) -> Tensor",
      .tags = OpTags::maybe_alias,
@@ -194,6 +194,6 @@ static constexpr OpDef rows[] = {
     {.schema = "angle(Tensor self) -> Tensor", .decomp = fn<angle_decomp>},
 };
 
-extern constinit const OpFamily op_family_view_assemble{rows};
+extern constinit const OpFamily op_family_view_assemble{view_assemble_rows};
 
 }  // namespace tenon::ops

@@ -65,7 +65,7 @@ Tensor conjugate(const Tensor& self) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef view_complex_rows[] = {
     {.schema = "view_as_real(Tensor(a) self) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
      .core = true,  // a view with another dtype is not made of other ops
@@ -131,6 +131,6 @@ static constexpr OpDef rows[] = {
      .decomp = [](const Tensor& self) { return self; }},
 };
 
-extern constinit const OpFamily op_family_view_complex{rows};
+extern constinit const OpFamily op_family_view_complex{view_complex_rows};
 
 }  // namespace tenon::ops

@@ -119,7 +119,7 @@ Tensor repeat_vjp(const Tensor& g, SymIntList sizes, SymIntList repeats) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef view_expand_rows[] = {
     {.schema = "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
      .core = true,
      .view = fn<expanded>,
@@ -154,6 +154,6 @@ static constexpr OpDef rows[] = {
      .decomp = fn<mesh>},
 };
 
-extern constinit const OpFamily op_family_view_expand{rows};
+extern constinit const OpFamily op_family_view_expand{view_expand_rows};
 
 }  // namespace tenon::ops

@@ -115,7 +115,7 @@ std::vector<Tensor> cat_vjp(const Tensor& g, TensorList parts, int64_t dim) {
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef view_join_rows[] = {
     {.schema = "cat(Tensor[] tensors, int dim=0) -> Tensor",
      .core = true,
      .meta = fn<cat_meta>,
@@ -145,6 +145,6 @@ static constexpr OpDef rows[] = {
     {.schema = "column_stack(Tensor[] tensors) -> Tensor", .decomp = fn<joined_columns>},
 };
 
-extern constinit const OpFamily op_family_view_join{rows};
+extern constinit const OpFamily op_family_view_join{view_join_rows};
 
 }  // namespace tenon::ops

@@ -207,7 +207,7 @@ static constexpr Vjp transposed_vjp{
     {"self", "grad, dim0, dim1",
      [](const Tensor& g, int64_t a, int64_t b) { return g.transpose(a, b); }}};
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef view_permute_rows[] = {
     {.schema = "permute(Tensor(a) self, int[] dims) -> Tensor(a)",
      .core = true,
      .view = fn<permuted>,
@@ -310,6 +310,6 @@ static constexpr OpDef rows[] = {
     {.schema = "rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor", .decomp = fn<rotated>},
 };
 
-extern constinit const OpFamily op_family_view_permute{rows};
+extern constinit const OpFamily op_family_view_permute{view_permute_rows};
 
 }  // namespace tenon::ops

@@ -139,7 +139,7 @@ static constexpr Vjp same_elements{
     {"self", "grad, self.sizes",
      [](const Tensor& g, SymIntList sizes) { return g.reshape(sizes); }}};
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef view_reshape_rows[] = {
     {.schema = "view(Tensor(a) self, SymInt[] size) -> Tensor(a)",
      .core = true,
      .view = fn<viewed_as>,
@@ -313,6 +313,6 @@ static constexpr OpDef rows[] = {
          }},
 };
 
-extern constinit const OpFamily op_family_view_reshape{rows};
+extern constinit const OpFamily op_family_view_reshape{view_reshape_rows};
 
 }  // namespace tenon::ops

@@ -278,7 +278,7 @@ std::vector<SymInt> part_sizes(const Tensor& self, SymInt split_size, int64_t di
 
 }  // namespace
 
-static constexpr OpDef rows[] = {
+static constexpr OpDef view_slice_rows[] = {
     {.schema = "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, "
                "SymInt step=1) -> Tensor(a)",
      .core = true,
@@ -444,6 +444,6 @@ static constexpr OpDef rows[] = {
                   IntList at) { return split_direction("dsplit", self, at, 2, 3); }},
 };
 
-extern constinit const OpFamily op_family_view_slice{rows};
+extern constinit const OpFamily op_family_view_slice{view_slice_rows};
 
 }  // namespace tenon::ops

@@ -20,8 +20,6 @@ namespace {
 
 constexpr size_t none = SIZE_MAX;
 
-api::Address address_of(const void* memory) { return reinterpret_cast<api::Address>(memory); }
-
 }  // namespace
 
 size_t span_bytes(const tn_tensor* t) {

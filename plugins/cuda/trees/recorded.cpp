@@ -16,11 +16,7 @@ using plugin::host;
 using plugin::tensor;
 using Way = InputPlan::Way;
 
-namespace {
-
-api::Address address_of(const void* memory) { return reinterpret_cast<api::Address>(memory); }
-
-}  // namespace
+namespace {}  // namespace
 
 Recorded::Recorded(Manager& manager, std::unique_ptr<Graph> graph, Plan plan, uint64_t trims)
     : manager_(manager), graph_(std::move(graph)), plan_(std::move(plan)), trims_(trims) {

@@ -58,8 +58,6 @@ bool is_recorded(const tn_stream* stream) {
          std::atomic_ref(const_cast<tn_stream*>(stream)->recording).load(std::memory_order_acquire);
 }
 
-api::Address address_of(const void* memory) { return reinterpret_cast<api::Address>(memory); }
-
 bool lies_in(const tn_tensor* t, const void* memory, size_t bytes) {
   Range storage{address_of(t->storage), address_of(t->storage) + t->storage_bytes};
   return t->storage && storage.holds(address_of(memory)) &&

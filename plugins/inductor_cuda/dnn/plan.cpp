@@ -13,7 +13,7 @@ using tenon::plugin::text;
 namespace {
 
 constexpr const char* subject = "planning for cuDNN";
-constexpr int64_t most_workspace_bytes = int64_t{256} << 20;
+constexpr int64_t most_bytes_of_plan = int64_t{256} << 20;
 constexpr size_t most_plans = 512;  // of a process
 
 /// Whether the status says that the library has no way, and did not fail.
@@ -297,7 +297,7 @@ bool DnnPlan::take(dnn::Descriptor engine_config) {
   library_.check(library_.functions().cudnnBackendGetAttribute(
                      plan->get(), dnn::plan_workspace_bytes, dnn::type_int64, 1, &count, &bytes),
                  "cudnnBackendGetAttribute", subject);
-  if (bytes > most_workspace_bytes) return false;
+  if (bytes > most_bytes_of_plan) return false;
   plan_ = std::move(plan);
   workspace_bytes_ = bytes;
   return true;

@@ -14,14 +14,13 @@
 namespace inductor_cuda {
 
 using llvm::BasicBlock;
-using llvm::Function;
 using llvm::IRBuilder;
 using llvm::Value;
 
 namespace {
 
 /// An empty function of two operands; the builder stands at its begin.
-void begin(Function& f, IRBuilder<>& b) {
+void begin(llvm::Function& f, IRBuilder<>& b) {
   f.setLinkage(llvm::GlobalValue::InternalLinkage);
   b.SetInsertPoint(BasicBlock::Create(f.getContext(), "entry", &f));
 }
@@ -45,7 +44,7 @@ Value* power_of_two(IRBuilder<>& b, Value* n) {
 
 // x - n y without rounding: as long as x is not below y, the largest y 2^k that is not above x is
 // taken away, which is exact.
-void real_fmod(Function& f) {
+void real_fmod(llvm::Function& f) {
   IRBuilder<> b(f.getContext());
   begin(f, b);
   Value* infinity = llvm::ConstantFP::getInfinity(b.getDoubleTy());
@@ -80,7 +79,7 @@ void real_fmod(Function& f) {
 }
 
 // By squaring; of negative exponents only powers of 1 and -1 are not 0.
-void integer_power(Function& f) {
+void integer_power(llvm::Function& f) {
   IRBuilder<> b(f.getContext());
   begin(f, b);
   llvm::Type* type = b.getInt64Ty();
@@ -114,7 +113,7 @@ void integer_power(Function& f) {
 }
 
 /// By the names under which code of the host has them.
-constexpr std::pair<const char*, void (*)(Function&)> helpers[] = {
+constexpr std::pair<const char*, void (*)(llvm::Function&)> helpers[] = {
     {"tenon_real_fmod", real_fmod},
     {"tenon_integer_power", integer_power},
     {"tenon_inductor_pow_f64", define_real_power},
@@ -124,11 +123,11 @@ constexpr std::pair<const char*, void (*)(Function&)> helpers[] = {
 
 void add_helpers(llvm::Module& module) {
   for (auto [name, make] : helpers)
-    if (Function* f = module.getFunction(name)) make(*f);
+    if (llvm::Function* f = module.getFunction(name)) make(*f);
   for (const RealFunction& function : real_functions())
-    if (Function* f = module.getFunction(function.name)) define(*f, function);
+    if (llvm::Function* f = module.getFunction(function.name)) define(*f, function);
   std::string missing;
-  for (const Function& f : module)
+  for (const llvm::Function& f : module)
     if (f.isDeclaration() && !f.isIntrinsic())
       missing += (missing.empty() ? "" : ", ") + f.getName().str();
   if (!missing.empty()) throw tenon::plugin::declined("there is no code on GPUs for " + missing);

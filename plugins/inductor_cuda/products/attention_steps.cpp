@@ -15,8 +15,6 @@ namespace {
 
 constexpr double lowest = -std::numeric_limits<double>::infinity();
 
-int32_t summed_in(int32_t dtype) { return dtype == TN_F64 ? TN_F64 : TN_F32; }
-
 }  // namespace
 
 View AttentionSteps::batched(const View& v, const std::string& name) {

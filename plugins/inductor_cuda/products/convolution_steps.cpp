@@ -16,8 +16,6 @@ namespace {
 
 constexpr int64_t small_work = 1 << 18;  // multiplications
 
-int32_t summed_in(int32_t dtype) { return dtype == TN_F64 ? TN_F64 : TN_F32; }
-
 }  // namespace
 
 /// A convolution of `source` and `weights`, whichever of its three tensors is wanted.

@@ -11,6 +11,9 @@ namespace inductor_cuda {
 using loopir::Id;
 using loopir::Ids;
 
+/// The dtype of the sums of products of this one.
+inline int32_t summed_in(int32_t dtype) { return dtype == TN_F64 ? TN_F64 : TN_F32; }
+
 /// Threads: one at a time.
 struct StepLoops {
   explicit StepLoops(loopir::Program& p) : program(p), x(p.expressions) {}

@@ -16,7 +16,7 @@ namespace {
 
 using test::TinyElf;
 
-NoteResult read(const std::string& bytes) {
+NoteResult read_bytes(const std::string& bytes) {
   return read_note(std::as_bytes(std::span(bytes.data(), bytes.size())), "x.so");
 }
 
@@ -27,7 +27,7 @@ TinyElf good() {
 }
 
 TEST(NoteReader, ReadsManifestLibrariesAndEntry) {
-  NoteResult r = read(good().bytes());
+  NoteResult r = read_bytes(good().bytes());
   ASSERT_FALSE(r.diagnosis) << to_text(r.diagnosis);
   EXPECT_EQ(r.info.manifest, "manifest = 1\n");
   EXPECT_EQ(r.info.needed, (std::vector<std::string>{"libc.so.6", "libLLVM-19.so"}));
@@ -39,7 +39,7 @@ TEST(NoteReader, ReadsManifestLibrariesAndEntry) {
 TEST(NoteReader, FindsTheEntryThroughTheSystemVHashToo) {
   TinyElf elf = good();
   elf.sysv_hash = true;
-  EXPECT_TRUE(read(elf.bytes()).info.exports_entry);
+  EXPECT_TRUE(read_bytes(elf.bytes()).info.exports_entry);
 }
 
 TEST(NoteReader, SeesThatTheEntryIsMissingHiddenOrAnImport) {
@@ -49,7 +49,7 @@ TEST(NoteReader, SeesThatTheEntryIsMissingHiddenOrAnImport) {
   import.section = SHN_UNDEF;
   other.symbol = "tenon_plugin_entry_v2";
   for (const TinyElf& elf : {missing, hidden, import, other}) {
-    NoteResult r = read(elf.bytes());
+    NoteResult r = read_bytes(elf.bytes());
     EXPECT_FALSE(r.diagnosis) << to_text(r.diagnosis);
     EXPECT_FALSE(r.info.exports_entry);
   }
@@ -58,13 +58,13 @@ TEST(NoteReader, SeesThatTheEntryIsMissingHiddenOrAnImport) {
 TEST(NoteReader, SeesAnExecutableStack) {
   TinyElf elf = good();
   elf.exec_stack = true;
-  EXPECT_TRUE(read(elf.bytes()).info.exec_stack);
+  EXPECT_TRUE(read_bytes(elf.bytes()).info.exec_stack);
 }
 
 TEST(NoteReader, TellsFilesThatAreNoPlugins) {
   TinyElf elf = good();
   elf.manifests = {};
-  EXPECT_EQ(read(elf.bytes()).diagnosis.fault, PluginFault::no_note);
+  EXPECT_EQ(read_bytes(elf.bytes()).diagnosis.fault, PluginFault::no_note);
 }
 
 // Its notes are aligned to 4 and to 8 bytes.
@@ -80,37 +80,37 @@ TEST(NoteReader, RefusesTwoNotesAndLargeNotes) {
   two.manifests.push_back("manifest = 1\n");
   large.manifests = {std::string(64 * 1024, '#')};
   largest.manifests = {std::string(64 * 1024 - 1, '#')};  // and its terminator
-  EXPECT_EQ(read(two.bytes()).diagnosis.fault, PluginFault::bad_note);
-  EXPECT_EQ(read(large.bytes()).diagnosis.fault, PluginFault::bad_note);
-  EXPECT_EQ(read(largest.bytes()).info.manifest.size(), 64u * 1024 - 1);
+  EXPECT_EQ(read_bytes(two.bytes()).diagnosis.fault, PluginFault::bad_note);
+  EXPECT_EQ(read_bytes(large.bytes()).diagnosis.fault, PluginFault::bad_note);
+  EXPECT_EQ(read_bytes(largest.bytes()).info.manifest.size(), 64u * 1024 - 1);
 }
 
 TEST(NoteReader, NamesBothMachinesAndClasses) {
   TinyElf arm = good(), program = good();
   arm.machine = EM_RISCV;
   program.type = ET_EXEC;
-  NoteResult r = read(arm.bytes());
+  NoteResult r = read_bytes(arm.bytes());
   EXPECT_EQ(r.diagnosis.fault, PluginFault::wrong_machine);
   EXPECT_NE(r.diagnosis.reason.find("risc-v"), std::string::npos);
-  EXPECT_EQ(read(program.bytes()).diagnosis.fault, PluginFault::wrong_machine);
+  EXPECT_EQ(read_bytes(program.bytes()).diagnosis.fault, PluginFault::wrong_machine);
 
   std::string narrow = good().bytes(), big_endian = good().bytes();
   narrow[EI_CLASS] = ELFCLASS32;
   big_endian[EI_DATA] = ELFDATA2MSB;
-  EXPECT_EQ(read(narrow).diagnosis.fault, PluginFault::wrong_machine);
-  EXPECT_NE(read(big_endian).diagnosis.reason.find("big"), std::string::npos);
+  EXPECT_EQ(read_bytes(narrow).diagnosis.fault, PluginFault::wrong_machine);
+  EXPECT_NE(read_bytes(big_endian).diagnosis.reason.find("big"), std::string::npos);
 }
 
 TEST(NoteReader, RefusesTextAndEmptyFiles) {
-  EXPECT_EQ(read("").diagnosis.fault, PluginFault::unreadable);
-  EXPECT_EQ(read("#!/bin/sh\necho this is not a library\n").diagnosis.fault,
+  EXPECT_EQ(read_bytes("").diagnosis.fault, PluginFault::unreadable);
+  EXPECT_EQ(read_bytes("#!/bin/sh\necho this is not a library\n").diagnosis.fault,
             PluginFault::unreadable);
 }
 
 TEST(NoteReader, DiagnosesEveryTruncation) {
   std::string whole = good().bytes();
   for (size_t n = 0; n < whole.size(); ++n)
-    EXPECT_TRUE(read(whole.substr(0, n)).diagnosis) << "accepted the first " << n << " bytes";
+    EXPECT_TRUE(read_bytes(whole.substr(0, n)).diagnosis) << "accepted the first " << n << " bytes";
 }
 
 // Whatever the bytes say, the reader returns; a sanitizer build tells whether it stayed inside.
@@ -121,7 +121,7 @@ TEST(NoteReader, SurvivesMutatedFiles) {
     std::string bytes = whole;
     for (int change = 0; change < 1 + round % 4; ++change)
       bytes[random() % bytes.size()] = static_cast<char>(round % 3 ? random() : 0xFF);
-    NoteResult r = read(bytes);
+    NoteResult r = read_bytes(bytes);
     EXPECT_LE(r.info.manifest.size(), 64u * 1024);
   }
 }
@@ -132,7 +132,7 @@ TEST(NoteReader, SurvivesHugeOffsetsAndCounts) {
     for (uint64_t value : {~uint64_t{0}, ~uint64_t{0} - 7, uint64_t{1} << 63, uint64_t{1} << 32}) {
       std::string bytes = whole;
       std::memcpy(&bytes[at], &value, sizeof value);
-      read(bytes);
+      read_bytes(bytes);
     }
 }
 

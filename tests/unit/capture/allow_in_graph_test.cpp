@@ -3,6 +3,7 @@
 #include <tenon/compiler.h>
 #include <tenon/tenon.h>
 
+#include "unit/capture/short.h"
 #include "unit/message_of.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +18,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
 bool is_close(const Tensor& a, const Tensor& b) {
   return (a.detach() - b.detach()).abs().max().item<float>() < 1e-5f;
 }

@@ -3,6 +3,7 @@
 #include <tenon/compiler.h>
 #include <tenon/tenon.h>
 
+#include "unit/capture/short.h"
 #include "unit/message_of.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +28,6 @@ namespace tenon {
 namespace {
 
 using testing::HasSubstr;
-const Options eager{.backend = "eager"};
 
 struct Net : nn::Module {
   nn::Linear fc{3, 2};
@@ -37,8 +37,6 @@ struct Net : nn::Module {
   Tensor scaled(const Tensor& x, double k) const { return x * k; }
   Tensor twice(const Tensor& x) { return fc(x) * 2; }
 };
-
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
 
 TEST(Callables, AModuleIsReferredTo) {
   Net net;

@@ -1,4 +1,6 @@
 // tenon::compile from the user's side: what it gives, when it compiles, and what it refuses.
+#include "unit/capture/short.h"
+
 #include <tenon/compile.h>
 #include <tenon/config.h>
 #include <tenon/ops.h>
@@ -15,11 +17,6 @@ using namespace tenon;
 namespace {
 
 using Floats = std::vector<float>;
-
-Floats values(const Tensor& t) { return t.to_vector<float>(); }
-Tensor row(std::initializer_list<float> v) { return tensor(v); }
-
-const Options eager{.backend = "eager"};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // Branches and loops that stay in the graph: the answer is the eager one, data decides at the call,
 // and what a body may not do ends in an error that names both places.
+#include "unit/capture/short.h"
 #include "unit/message_of.h"
 
 #include <tenon/autograd.h>
@@ -17,11 +18,6 @@ using ::testing::HasSubstr;
 namespace {
 
 using Floats = std::vector<float>;
-
-const char* const backends[] = {"eager", "aot_eager", "aot_eager_decomp_partition"};
-
-Tensor row(std::initializer_list<float> v) { return tensor(v); }
-Floats values(const Tensor& t) { return t.detach().reshape({-1}).to_vector<float>(); }
 
 Tensor halved_or_doubled(const Tensor& x) {
   return cond(

@@ -1,5 +1,6 @@
 // Numbers that depend on data inside compiled functions: symbols of the graph, assertions, and what
 // happens where somebody asks for their value.
+#include "unit/capture/short.h"
 #include "unit/message_of.h"
 
 #include <tenon/compile.h>
@@ -15,10 +16,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-const char* const backends[] = {"eager", "aot_eager", "aot_eager_decomp_partition"};
-
 Tensor number(int64_t n) { return full({}, n, Dtype::i64); }
-Tensor row(std::initializer_list<float> v) { return tensor(v); }
 
 class DataSymbols : public ::testing::TestWithParam<const char*> {
  protected:

@@ -1,4 +1,6 @@
 // Tensors that a body keeps beyond its call have data, wherever in the body they were made.
+#include "unit/capture/short.h"
+
 #include <tenon/tenon.h>
 
 #include <gtest/gtest.h>
@@ -9,8 +11,6 @@
 
 namespace tenon {
 namespace {
-
-const Options eager{.backend = "eager"};
 
 // Calls `body` three times; after each, what it has kept is real and as expected.
 template <class Body>

@@ -1,6 +1,7 @@
 // What following a body promises, one promise a test: how often it runs, what it leaves where it
 // throws or leaves its path, numbers, gradients, threads, limits.
 #include "core/tensor/allocator.h"
+#include "unit/capture/short.h"
 
 #include <tenon/tenon.h>
 
@@ -17,8 +18,6 @@
 
 namespace tenon {
 namespace {
-
-const Options eager{.backend = "eager"};
 
 TEST(FollowedBodies, RunOnceACall) {
   int runs = 0;

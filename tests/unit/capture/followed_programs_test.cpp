@@ -16,7 +16,7 @@ namespace {
 using Body = std::function<Tensor(const Tensor&)>;
 
 /// A program: a body over state of its own, and what happens between its calls.
-struct Program {
+struct FollowedProgram {
   const char* name;
   int64_t most_compiles;
   std::function<std::pair<Body, std::function<void(int)>>()> make;
@@ -33,7 +33,7 @@ struct Layer {
   explicit Layer(float w) : weight(full({3}, w)) {}
 };
 
-const Program programs[] = {
+const FollowedProgram programs[] = {
     {"AWeightReplacedWhileACopyKeepsTheOldOne", 1,
      [] {
        auto layer = std::make_shared<Layer>(1.0f);
@@ -325,7 +325,7 @@ const Program programs[] = {
      }},
 };
 
-class Follow : public testing::TestWithParam<std::tuple<const char*, Program>> {};
+class Follow : public testing::TestWithParam<std::tuple<const char*, FollowedProgram>> {};
 
 TEST_P(Follow, GivesWhatThePlainProgramGives) {
   auto [backend, program] = GetParam();

@@ -2,6 +2,7 @@
 #include <tenon/compiler.h>
 #include <tenon/tenon.h>
 
+#include "unit/capture/short.h"
 #include "unit/message_of.h"
 
 #include <gmock/gmock.h>
@@ -13,8 +14,6 @@ namespace tenon {
 namespace {
 
 using testing::HasSubstr;
-
-Tensor twice(const Tensor& x) { return x * 2.0; }
 
 class Marks : public testing::TestWithParam<const char*> {
  protected:

@@ -2,6 +2,7 @@
 #include <tenon/compiler.h>
 #include <tenon/tenon.h>
 
+#include "unit/capture/short.h"
 #include "unit/message_of.h"
 
 #include <gmock/gmock.h>
@@ -32,8 +33,6 @@ int64_t count(const std::string& name) {
   auto found = all.find(name);
   return found == all.end() ? 0 : found->second;
 }
-
-Tensor twice(const Tensor& x) { return x * 2.0; }
 
 class Observing : public testing::TestWithParam<const char*> {
  protected:

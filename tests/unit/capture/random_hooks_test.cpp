@@ -11,29 +11,29 @@
 namespace tenon {
 namespace {
 
-using List = std::vector<Tensor>;
+using Tensors = std::vector<Tensor>;
 
 struct Squashed : autograd::Function<Squashed> {
-  static List forward(autograd::Context& c, const List& in) {
+  static Tensors forward(autograd::Context& c, const Tensors& in) {
     Tensor y = in[0].tanh();
     c.save_for_backward({y});
     return {y};
   }
-  static List backward(autograd::Context& c, List grads) {
+  static Tensors backward(autograd::Context& c, Tensors grads) {
     Tensor y = c.saved_tensors()[0];
     return {grads[0] * (1.0 - y * y) * 0.5};
   }
 };
 
 struct Crossed : autograd::Function<Crossed> {
-  static List forward(autograd::Context& c, const List& in) {
+  static Tensors forward(autograd::Context& c, const Tensors& in) {
     c.save_for_backward({in[0], in[1]});
     Tensor sign = in[0].sign();
     c.mark_non_differentiable({sign});
     return {in[0] * in[1], sign, in[0] - in[1]};
   }
-  static List backward(autograd::Context& c, List grads) {
-    List saved = c.saved_tensors();
+  static Tensors backward(autograd::Context& c, Tensors grads) {
+    Tensors saved = c.saved_tensors();
     return {grads[0] * saved[1] + grads[2], grads[0] * saved[0] - grads[2]};
   }
 };
@@ -49,7 +49,7 @@ struct Step {
 /// The course of one body, and what its hooks have seen.
 struct Course {
   std::vector<Step> steps;
-  List weights;
+  Tensors weights;
   std::vector<std::pair<size_t, double>> seen;
 
   explicit Course(uint32_t seed) {
@@ -63,7 +63,7 @@ struct Course {
   }
 
   Tensor run(const Tensor& x) {
-    List pool{x, weights[0] * x, weights[1] + x};
+    Tensors pool{x, weights[0] * x, weights[1] + x};
     for (size_t i = 0; i < steps.size(); ++i) {
       const Step& s = steps[i];
       Tensor a = pool[s.a % pool.size()], b = pool[s.b % pool.size()];
@@ -75,7 +75,7 @@ struct Course {
   }
 
  private:
-  void take(const Step& s, size_t i, const Tensor& a, const Tensor& b, List& pool) {
+  void take(const Step& s, size_t i, const Tensor& a, const Tensor& b, Tensors& pool) {
     switch (s.kind) {
       case Kind::mul:
         return pool.push_back(a * b);
@@ -86,7 +86,7 @@ struct Course {
       case Kind::squash:
         return pool.push_back(Squashed::apply({a})[0]);
       case Kind::cross: {
-        List r = Crossed::apply({a, b});
+        Tensors r = Crossed::apply({a, b});
         pool.insert(pool.end(), r.begin(), r.end());
         return;
       }

@@ -2,6 +2,7 @@
 #include <tenon/compiler.h>
 #include <tenon/tenon.h>
 
+#include "unit/capture/short.h"
 #include "unit/message_of.h"
 
 #include <gmock/gmock.h>
@@ -17,9 +18,6 @@ using compiler::ErrorOnGraphBreak;
 using compiler::Stance;
 using compiler::StanceScope;
 using testing::HasSubstr;
-
-Tensor twice(const Tensor& x) { return x * 2.0; }
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
 
 class Stances : public testing::TestWithParam<const char*> {
  protected:

@@ -12,8 +12,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const Options keeping{.backend = "keeping"};
-
 Tensor number(int64_t n) { return full({}, n, Dtype::i64); }
 
 // Of the graph that was compiled last.

@@ -13,6 +13,8 @@
 
 namespace tenon {
 
+inline const Options keeping{.backend = "keeping"};
+
 class Observable : public config::Config {
  protected:
   void SetUp() override {

@@ -25,8 +25,6 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const Options keeping{.backend = "keeping"};
-
 TEST_F(Observable, MinimumCallCountLeavesSmallGraphsToTheInterpreter) {
   auto f = [] { return compile([](const Tensor& x) { return x.relu() + 1; }, keeping); };
   {

@@ -19,8 +19,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-const Options keeping{.backend = "keeping"};
-
 auto relu_plus_one() {
   return compile([](const Tensor& x) { return x.relu() + 1; }, keeping);
 }

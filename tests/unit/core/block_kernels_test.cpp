@@ -4,6 +4,7 @@
 #include "core/cpu_level.h"
 #include "core/scalar/scalar.h"
 #include "core/scalar/scalar_program.h"
+#include "unit/core/kernels_of.h"
 
 #include <gtest/gtest.h>
 
@@ -14,12 +15,6 @@
 
 namespace tenon {
 namespace {
-
-const BlockKernels& kernels_of(int level) {
-  const BlockKernels* tables[] = {&base::block_kernels, &avx2::block_kernels,
-                                  &avx512::block_kernels};
-  return *tables[level];
-}
 
 std::vector<float> arguments(size_t n, float special) {
   std::vector<float> values(n);

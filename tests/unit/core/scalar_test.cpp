@@ -2,6 +2,7 @@
 #include "core/cpu_level.h"
 #include "core/kernels/block_kernels.h"
 #include "core/scalar/lane.h"
+#include "unit/core/kernels_of.h"
 
 #include <gtest/gtest.h>
 
@@ -20,12 +21,6 @@ using formula::Lane;
 
 constexpr float inf = std::numeric_limits<float>::infinity();
 constexpr float nan_value = std::numeric_limits<float>::quiet_NaN();
-
-const BlockKernels& kernels_of(int level) {
-  const BlockKernels* tables[] = {&base::block_kernels, &avx2::block_kernels,
-                                  &avx512::block_kernels};
-  return *tables[level];
-}
 
 // Distance of `found` from `exact` in units of the last place of the f32 nearest to `exact`.
 double ulps_off(float found, double exact) {

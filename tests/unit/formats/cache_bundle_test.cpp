@@ -11,7 +11,7 @@
 namespace tenon::formats {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const BundleEntry entry{"aot/inductor-1.0.0/0123456789abcdef", "00ff", std::string("a\0b", 3)};
 

@@ -23,7 +23,7 @@ std::string make(int version, const std::string& header, const std::string& data
 
 RawTensor read(const std::string& bytes) { return read_npy(own_bytes(bytes), "t.npy"); }
 
-testing::Refusal refusal(const std::string& bytes) {
+testing::Refusal npy_refusal(const std::string& bytes) {
   return refusal_of([&] { read(bytes); });
 }
 
@@ -63,7 +63,7 @@ TEST(Npy, RefusesEveryTruncation) {
       make(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n", "12345678");
   read(bytes);
   for (size_t length = 0; length < bytes.size(); ++length)
-    EXPECT_EQ(refusal(bytes.substr(0, length)).code, ErrorCode::bad_file) << length;
+    EXPECT_EQ(npy_refusal(bytes.substr(0, length)).code, ErrorCode::bad_file) << length;
 }
 
 TEST(Npy, RefusesMalformedHeaders) {
@@ -79,7 +79,7 @@ TEST(Npy, RefusesMalformedHeaders) {
       {"", "{"},
   };
   for (const auto& [header, reason] : cases) {
-    auto refused = refusal(make(1, header, "1234"));
+    auto refused = npy_refusal(make(1, header, "1234"));
     EXPECT_EQ(refused.code, ErrorCode::bad_file) << header;
     EXPECT_THAT(refused.message, HasSubstr(reason)) << header;
   }
@@ -87,14 +87,15 @@ TEST(Npy, RefusesMalformedHeaders) {
 
 TEST(Npy, RefusesMoreDataThanTheShapeHas) {
   EXPECT_THAT(
-      refusal(make(1, "{'descr': '<f4', 'fortran_order': False, 'shape': ()}", "12345678")).message,
+      npy_refusal(make(1, "{'descr': '<f4', 'fortran_order': False, 'shape': ()}", "12345678"))
+          .message,
       HasSubstr("4 more"));
 }
 
 TEST(Npy, SaysThatForeignDtypesAreNotSupported) {
   for (std::string descr : {"'>f4'", "'<u4'", "'|O'", "[('a', '<f4')]"}) {
-    auto refused =
-        refusal(make(1, "{'descr': " + descr + ", 'fortran_order': False, 'shape': ()}", "1234"));
+    auto refused = npy_refusal(
+        make(1, "{'descr': " + descr + ", 'fortran_order': False, 'shape': ()}", "1234"));
     EXPECT_EQ(refused.code, ErrorCode::unsupported) << descr;
   }
 }

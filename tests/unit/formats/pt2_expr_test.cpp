@@ -143,7 +143,7 @@ TEST(SymExpr, EqualTextsAndSpellingsAreOneExpression) {
   EXPECT_EQ(expressions.env()->text(expressions.symbol("s0")), "s0");
 }
 
-std::string refusal(std::string_view text) {
+std::string expr_refusal(std::string_view text) {
   auto refused = refusal_of([&] { Pt2Expressions().read(std::string(text)); });
   EXPECT_EQ(refused.code, ErrorCode::bad_file);
   return refused.message;
@@ -156,12 +156,12 @@ TEST(SymExpr, RefusesWhatTheGrammarLacks) {
         "Where(true, Integer(1))", "Lambda(Integer(1))", "Symbol('s0').x", "Integer(1) 2",
         "OpaqueUnaryFn_system(Integer(1))", "Integer(99999999999999999999)", "-true",
         "Float('x', precision=53)"})
-    EXPECT_NE(refusal(text), "") << text;
+    EXPECT_NE(expr_refusal(text), "") << text;
   for (std::string_view text : {"1 +", "(1", "1)", "f(1)", "L[0]", "L['x'", "x[0]",
                                 "1 == ", "L['x'].size()", "__import__('os').system('x')",
                                 "lambda: 1", "a if b else c", "'x'", "99999999999999999999"})
-    EXPECT_NE(refusal(text), "") << text;
-  EXPECT_EQ(refusal("Add(Symbol('s0'), Integer(1) 2)"),
+    EXPECT_NE(expr_refusal(text), "") << text;
+  EXPECT_EQ(expr_refusal("Add(Symbol('s0'), Integer(1) 2)"),
             "expression \"Add(Symbol('s0'), Integer(1) 2)\", column 30: expected ')', found '2)'");
 }
 
@@ -172,17 +172,17 @@ TEST(SymExpr, BoundsDepthLengthAndWork) {
     return text;
   };
   EXPECT_EQ(srepr(nested(198)), integer(1));
-  EXPECT_THAT(refusal(nested(199)), HasSubstr("fewer nested"));
-  EXPECT_THAT(refusal(std::string(60000, '(')), HasSubstr("fewer nested"));
-  EXPECT_THAT(refusal(std::string(60000, '-')), HasSubstr("fewer signs"));
+  EXPECT_THAT(expr_refusal(nested(199)), HasSubstr("fewer nested"));
+  EXPECT_THAT(expr_refusal(std::string(60000, '(')), HasSubstr("fewer nested"));
+  EXPECT_THAT(expr_refusal(std::string(60000, '-')), HasSubstr("fewer signs"));
   auto chained = [](std::string_view step) {
     std::string text = "s0";
     for (int i = 0; i < 9000; ++i) text += step;
     return text;
   };
-  EXPECT_THAT(refusal(chained("//s1")), HasSubstr("fewer operations"));
-  EXPECT_THAT(refusal(chained("**s1")), HasSubstr("fewer signs"));
-  EXPECT_THAT(refusal(std::string(65537, ' ')), HasSubstr("65536"));
+  EXPECT_THAT(expr_refusal(chained("//s1")), HasSubstr("fewer operations"));
+  EXPECT_THAT(expr_refusal(chained("**s1")), HasSubstr("fewer signs"));
+  EXPECT_THAT(expr_refusal(std::string(65537, ' ')), HasSubstr("65536"));
 }
 
 // The middle of a chain stands on both sides of it, and so on inside.
@@ -193,15 +193,15 @@ TEST(SymExpr, NestedChainsAreNotWalkedTwice) {
 }
 
 TEST(SymExpr, RefusesOverflowAndDivisionByZero) {
-  EXPECT_THAT(refusal("9223372036854775807 + 1"), HasSubstr("64 bits"));
-  EXPECT_THAT(refusal("4294967296 * 4294967296"), HasSubstr("64 bits"));
-  EXPECT_THAT(refusal("2**63"), HasSubstr("64 bits"));
-  EXPECT_THAT(refusal("10**400"), HasSubstr("64 bits"));
+  EXPECT_THAT(expr_refusal("9223372036854775807 + 1"), HasSubstr("64 bits"));
+  EXPECT_THAT(expr_refusal("4294967296 * 4294967296"), HasSubstr("64 bits"));
+  EXPECT_THAT(expr_refusal("2**63"), HasSubstr("64 bits"));
+  EXPECT_THAT(expr_refusal("10**400"), HasSubstr("64 bits"));
   EXPECT_EQ(infix("3**39"), integer(4052555153018976267));
-  EXPECT_THAT(refusal("LShift(Integer(1), Integer(63))"), HasSubstr("64 bits"));
-  EXPECT_THAT(refusal("TruncToInt(Float('1e30'))"), HasSubstr("64 bits"));
-  EXPECT_THAT(refusal("1 // 0"), HasSubstr("division by zero"));
-  EXPECT_THAT(refusal("1 % 0"), HasSubstr("division by zero"));
+  EXPECT_THAT(expr_refusal("LShift(Integer(1), Integer(63))"), HasSubstr("64 bits"));
+  EXPECT_THAT(expr_refusal("TruncToInt(Float('1e30'))"), HasSubstr("64 bits"));
+  EXPECT_THAT(expr_refusal("1 // 0"), HasSubstr("division by zero"));
+  EXPECT_THAT(expr_refusal("1 % 0"), HasSubstr("division by zero"));
 }
 
 }  // namespace

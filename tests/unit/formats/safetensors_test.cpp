@@ -16,7 +16,7 @@ std::string make(const std::string& header, const std::string& data) {
   return std::string(reinterpret_cast<const char*>(&length), 8) + header + data;
 }
 
-testing::Refusal refusal(const std::string& bytes) {
+testing::Refusal safetensors_refusal(const std::string& bytes) {
   return refusal_of([&] { read_safetensors(own_bytes(bytes), "t.safetensors"); });
 }
 
@@ -62,7 +62,7 @@ TEST(Safetensors, RefusesEveryTruncation) {
   std::string bytes = make(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "12345678");
   EXPECT_EQ(read_safetensors(own_bytes(bytes), "t").tensors.size(), 1u);
   for (size_t length = 0; length < bytes.size(); ++length)
-    EXPECT_EQ(refusal(bytes.substr(0, length)).code, ErrorCode::bad_file) << length;
+    EXPECT_EQ(safetensors_refusal(bytes.substr(0, length)).code, ErrorCode::bad_file) << length;
 }
 
 TEST(Safetensors, RefusesHeadersThatContradictThemselves) {
@@ -83,22 +83,22 @@ TEST(Safetensors, RefusesHeadersThatContradictThemselves) {
       {R"([1])", "object"},
   };
   for (const auto& [header, reason] : cases) {
-    auto refused = refusal(make(header, "12345678"));
+    auto refused = safetensors_refusal(make(header, "12345678"));
     EXPECT_EQ(refused.code, ErrorCode::bad_file) << header;
     EXPECT_THAT(refused.message, HasSubstr(reason)) << header;
   }
 }
 
 TEST(Safetensors, TellsAForeignDtypeFromAMalformedOne) {
-  auto refused =
-      refusal(make(R"({"a":{"dtype":"U16","shape":[4],"data_offsets":[0,8]}})", "12345678"));
+  auto refused = safetensors_refusal(
+      make(R"({"a":{"dtype":"U16","shape":[4],"data_offsets":[0,8]}})", "12345678"));
   EXPECT_EQ(refused.code, ErrorCode::unsupported);
 }
 
 TEST(Safetensors, RefusesAHeaderLongerThanTheFile) {
   std::string bytes = make("{}", "");
   bytes[4] = 1;
-  EXPECT_THAT(refusal(bytes).message, HasSubstr("header"));
+  EXPECT_THAT(safetensors_refusal(bytes).message, HasSubstr("header"));
 }
 
 }  // namespace

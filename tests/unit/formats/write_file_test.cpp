@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class WriteFile : public testing::Test {
+class WriteFile : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string name = fs::temp_directory_path() / "tenon_write_XXXXXX";

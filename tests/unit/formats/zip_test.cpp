@@ -109,7 +109,7 @@ ZipArchive open(std::string bytes, const ZipOptions& options = {}) {
   return ZipArchive::from_bytes(own_bytes(std::move(bytes)), "test.zip", options);
 }
 
-std::string refusal(const std::string& bytes, const ZipOptions& options = {}) {
+std::string zip_refusal(const std::string& bytes, const ZipOptions& options = {}) {
   auto refused = refusal_of([&] {
     ZipArchive zip = open(bytes, options);
     for (const ZipEntry& entry : zip.entries()) zip.read(entry);
@@ -179,7 +179,7 @@ TEST(ZipReader, ReadsEveryRecordOfTheSharedModels) {
 TEST(ZipReader, RefusesEveryTruncation) {
   std::string bytes = Maker().make({{"a/x", "hello"}, deflated_entry("a/y", "aaaaaaaaaaaaaaaaaa")});
   for (size_t length = 0; length < bytes.size(); ++length)
-    EXPECT_NE(refusal(bytes.substr(0, length)), "") << length;
+    EXPECT_NE(zip_refusal(bytes.substr(0, length)), "") << length;
 }
 
 TEST(ZipReader, SurvivesEveryByteChanged) {
@@ -200,15 +200,15 @@ TEST(ZipReader, SurvivesEveryByteChanged) {
 }
 
 TEST(ZipReader, RefusesWhatIsNoZip) {
-  EXPECT_THAT(refusal(std::string(5000, 'x')), HasSubstr("expected a zip archive"));
-  EXPECT_THAT(refusal(""), HasSubstr("expected a zip archive"));
+  EXPECT_THAT(zip_refusal(std::string(5000, 'x')), HasSubstr("expected a zip archive"));
+  EXPECT_THAT(zip_refusal(""), HasSubstr("expected a zip archive"));
 }
 
 TEST(ZipReader, RefusesADirectoryOutsideTheFile) {
   Maker maker;
   std::string bytes = maker.make({{"a/x", "hello"}});
   patch(bytes, maker.end + 16, uint32_t{1} << 30);
-  EXPECT_THAT(refusal(bytes), HasSubstr("outside the file"));
+  EXPECT_THAT(zip_refusal(bytes), HasSubstr("outside the file"));
 }
 
 TEST(ZipReader, RefusesAnotherNumberOfEntries) {
@@ -217,17 +217,17 @@ TEST(ZipReader, RefusesAnotherNumberOfEntries) {
     std::string bytes = maker.make({{"a/x", "hello"}, {"a/y", "hello"}});
     patch(bytes, maker.end + 8, count);
     patch(bytes, maker.end + 10, count);
-    EXPECT_NE(refusal(bytes), "");
+    EXPECT_NE(zip_refusal(bytes), "");
   }
 }
 
 TEST(ZipReader, RefusesALocalHeaderOfAnotherName) {
-  EXPECT_THAT(refusal(Maker().make({{.name = "a/x", .data = "1", .local_name = "a/y"}})),
+  EXPECT_THAT(zip_refusal(Maker().make({{.name = "a/x", .data = "1", .local_name = "a/y"}})),
               HasSubstr("another name"));
 }
 
 TEST(ZipReader, RefusesOverlappingRecords) {
-  EXPECT_THAT(refusal(Maker().make(
+  EXPECT_THAT(zip_refusal(Maker().make(
                   {{"a/x", "hello"}, {.name = "a/x", .data = "hello", .same_place_as = 0}})),
               HasSubstr("overlap"));
 }
@@ -237,12 +237,12 @@ TEST(ZipReader, RefusesDataThatReachesIntoTheDirectory) {
   std::string bytes = maker.make({{"a/x", "hello"}});
   patch(bytes, maker.central[0] + 20, uint32_t{60});
   patch(bytes, maker.central[0] + 24, uint32_t{60});
-  EXPECT_THAT(refusal(bytes), HasSubstr("into the central directory"));
+  EXPECT_THAT(zip_refusal(bytes), HasSubstr("into the central directory"));
 }
 
 TEST(ZipReader, RefusesAWrongChecksumUnlessToldNotTo) {
   std::string bytes = Maker().make({{.name = "a/x", .data = "hello", .crc = 7}});
-  EXPECT_THAT(refusal(bytes), HasSubstr("checksum"));
+  EXPECT_THAT(zip_refusal(bytes), HasSubstr("checksum"));
   ZipArchive zip = open(bytes, {.check_crc = false});
   EXPECT_EQ(as_text(zip.read(zip.entries()[0]).span), "hello");
 }
@@ -253,11 +253,11 @@ TEST(ZipReader, AcceptsAChecksumThatWasNotWritten) {
 }
 
 TEST(ZipReader, RefusesOtherCompressionAndEncryption) {
-  EXPECT_THAT(refusal(Maker().make({{.name = "a/x", .data = "1", .method = 12}})),
+  EXPECT_THAT(zip_refusal(Maker().make({{.name = "a/x", .data = "1", .method = 12}})),
               HasSubstr("compression method"));
-  EXPECT_THAT(refusal(Maker().make({{.name = "a/x", .data = "1", .flags = 1}})),
+  EXPECT_THAT(zip_refusal(Maker().make({{.name = "a/x", .data = "1", .flags = 1}})),
               HasSubstr("encrypted"));
-  EXPECT_THAT(refusal(Maker().make({{.name = "a/x", .data = "1", .flags = 1 << 5}})),
+  EXPECT_THAT(zip_refusal(Maker().make({{.name = "a/x", .data = "1", .flags = 1 << 5}})),
               HasSubstr("patched"));
 }
 
@@ -265,22 +265,22 @@ TEST(ZipReader, RefusesSeveralDisks) {
   Maker maker;
   std::string bytes = maker.make({{"a/x", "hello"}});
   patch(bytes, maker.end + 4, uint16_t{1});
-  EXPECT_THAT(refusal(bytes), HasSubstr("disks"));
+  EXPECT_THAT(zip_refusal(bytes), HasSubstr("disks"));
 }
 
 TEST(ZipReader, RefusesZipBombs) {
   Entry bomb = deflated_entry("a/x", std::string(1 << 20, '\0'));
   bomb.size = 1 << 30;
-  EXPECT_THAT(refusal(Maker().make({bomb})), HasSubstr("zip bomb"));
+  EXPECT_THAT(zip_refusal(Maker().make({bomb})), HasSubstr("zip bomb"));
   std::string bytes = Maker().make({{"a/x", "hello"}, {"a/y", "hello"}});
-  EXPECT_THAT(refusal(bytes, {.max_size = 9}), HasSubstr("--max-size"));
+  EXPECT_THAT(zip_refusal(bytes, {.max_size = 9}), HasSubstr("--max-size"));
   EXPECT_EQ(open(bytes, {.max_size = 10}).entries().size(), 2u);
 }
 
 TEST(ZipReader, RefusesJsonThatIsPackedTooTightly) {
   std::string spaces(6 << 20, ' ');
   for (size_t i = 0; i < spaces.size(); i += 6000) spaces[i] = static_cast<char>('a' + i % 26);
-  EXPECT_THAT(refusal(Maker().make({deflated_entry("a/x.json", spaces)})),
+  EXPECT_THAT(zip_refusal(Maker().make({deflated_entry("a/x.json", spaces)})),
               HasSubstr("6291456 bytes of JSON"));
   EXPECT_EQ(open(Maker().make({deflated_entry("a/x.txt", spaces)})).entries().size(), 1u);
 }
@@ -289,7 +289,7 @@ TEST(ZipReader, RefusesDeflatedDataOfAnotherSize) {
   for (uint32_t size : {999u, 1001u}) {
     Entry entry = deflated_entry("a/x", std::string(1000, 'q'));
     entry.size = size;
-    EXPECT_THAT(refusal(Maker().make({entry})), HasSubstr("damaged stream"));
+    EXPECT_THAT(zip_refusal(Maker().make({entry})), HasSubstr("damaged stream"));
   }
 }
 
@@ -305,15 +305,15 @@ TEST(ZipReader, RefusesUnsafeNames) {
                                                        {"", "is empty"},
                                                        {std::string(1025, 'a'), "1024"}};
   for (const auto& [name, fault] : cases)
-    EXPECT_THAT(refusal(Maker().make({{name, "1"}})), HasSubstr(fault));
+    EXPECT_THAT(zip_refusal(Maker().make({{name, "1"}})), HasSubstr(fault));
 }
 
 TEST(ZipReader, RefusesAFolderWithContent) {
-  EXPECT_THAT(refusal(Maker().make({{"a/", "1"}})), HasSubstr("empty component"));
+  EXPECT_THAT(zip_refusal(Maker().make({{"a/", "1"}})), HasSubstr("empty component"));
 }
 
 TEST(ZipReader, RefusesDuplicates) {
-  EXPECT_THAT(refusal(Maker().make({{"a/x", "1"}, {"a/x", "2"}})), HasSubstr("twice"));
+  EXPECT_THAT(zip_refusal(Maker().make({{"a/x", "1"}, {"a/x", "2"}})), HasSubstr("twice"));
 }
 
 TEST(ZipReader, NamesAFileThatDoesNotExist) {

@@ -1,5 +1,6 @@
 // Pieces of graphs: their border, constants, symbols, and what is refused.
 #include "graph/extract.h"
+#include "unit/graph/graph_of.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,10 +14,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::shared_ptr<Graph> graph_of(const std::string& body) {
-  return parse_graph("tng 1\ngraph {\n" + body + "}\n");
-}
 
 std::string refusal(const Graph& graph, std::vector<NodeId> nodes) {
   try {

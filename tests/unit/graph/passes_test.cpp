@@ -1,5 +1,6 @@
 // Passes: what they remove, and above all what they leave alone.
 #include "graph/passes/passes.h"
+#include "unit/graph/graph_of.h"
 
 #include <gtest/gtest.h>
 
@@ -13,10 +14,6 @@
 
 namespace tenon {
 namespace {
-
-std::shared_ptr<Graph> graph_of(const std::string& body) {
-  return parse_graph("tng 1\ngraph {\n" + body + "\n}\n");
-}
 
 std::vector<std::string> ops_of(const Graph& graph) {
   std::vector<std::string> names;

@@ -13,14 +13,14 @@
 namespace tenon {
 namespace {
 
-std::shared_ptr<Graph> graph_of(const std::string& body) {
+std::shared_ptr<Graph> unchecked_graph(const std::string& body) {
   ParseOptions options;
   options.check_metadata = false;
   return parse_graph("tng 1\ngraph {\n" + body + "\n}\n", options);
 }
 
 std::shared_ptr<Graph> sample() {
-  return graph_of(R"(
+  return unchecked_graph(R"(
     symbol s0 in [2, inf] hint 4 from size(%x, 0)
     input %x: f32[s0, 2]
     constant %c: f32[2] = [1.0, 2.0]
@@ -48,7 +48,7 @@ TEST(Verify, AcceptsAGoodGraph) {
 }
 
 TEST(Verify, ReadsAListOfScalarsAsReals) {
-  auto graph = graph_of(R"(
+  auto graph = unchecked_graph(R"(
     input %x: f64[3, 3]
     %a: f64[3, 3], %b: f64[3, 3] = aten.gradient.scalarrayint(%x, spacing=[2, 0.5])
     output %a, %b)");
@@ -117,7 +117,7 @@ TEST(Verify, FindsBindingsThatReadNothing) {
 }
 
 TEST(Verify, FindsARunTimeSymbolThatIsUsedTooEarly) {
-  auto graph = graph_of(R"(
+  auto graph = unchecked_graph(R"(
     symbol u0 size_like in [0, inf] from size(%n, 0)
     input %x: f32[4]
     %n: i64[u0, 1] = aten.nonzero.default(%x)
@@ -152,7 +152,7 @@ TEST(Verify, FindsAnAliasGroupOnTwoDevices) {
 }
 
 TEST(Verify, LooksIntoSubGraphs) {
-  auto graph = graph_of(R"(
+  auto graph = unchecked_graph(R"(
     graph @then {
       input %a: f32[2]
       output %a
@@ -178,7 +178,7 @@ TEST(VerifyMeta, FindsWrongDtypeShapeStridesAndOffset) {
       {"%y: f32[3, 2] = aten.split.Tensor(%x, 2)", "it gives 2 parts, the graph says 1"},
   };
   for (const auto& [node, expected] : cases) {
-    auto graph = graph_of("input %x: f32[4, 2]\n" + node + "\noutput %y");
+    auto graph = unchecked_graph("input %x: f32[4, 2]\n" + node + "\noutput %y");
     std::vector<std::string> problems = meta_problems_of(*graph);
     ASSERT_EQ(problems.size(), 1u) << node;
     EXPECT_NE(problems[0].find(expected), std::string::npos) << problems[0];
@@ -231,7 +231,7 @@ TEST(AdmitGraph, FollowsWhatAnOpGivesOtherSizesInPlace) {
 }
 
 TEST(VerifyMeta, AcceptsRunTimeSizesAndSymbolicStrides) {
-  auto graph = graph_of(R"(
+  auto graph = unchecked_graph(R"(
     symbol s0 in [2, inf] hint 4 from size(%x, 0)
     symbol s1 in [2, inf] hint 6 from size(%x, 1)
     symbol u0 size_like in [0, inf] from size(%n, 0)

@@ -308,7 +308,7 @@ std::vector<LayerCase> all_cases() {
   return all;
 }
 
-const StateDict& recording() {
+const StateDict& recorded_layers() {
   static const StateDict recorded = nn_recording("layers");
   return recorded;
 }
@@ -323,7 +323,7 @@ class Layers : public ::testing::TestWithParam<LayerCase> {};
 
 TEST_P(Layers, GiveWhatPyTorchGives) {
   const LayerCase& c = GetParam();
-  StateDict recorded = below(recording(), c.name);
+  StateDict recorded = below(recorded_layers(), c.name);
   ASSERT_FALSE(recorded.empty());
   c.module->load_state_dict(below(recorded, "state"));
   Inputs inputs = numbered(below(recorded, "in"));
@@ -355,7 +355,7 @@ INSTANTIATE_TEST_SUITE_P(Recorded, Layers, ::testing::ValuesIn(all_cases()),
 
 TEST(LayerCases, AreAllThatWereRecorded) {
   std::vector<std::string> recorded, tested;
-  for (const auto& [name, t] : recording()) {
+  for (const auto& [name, t] : recorded_layers()) {
     std::string first = name.substr(0, name.find('/'));
     if (recorded.empty() || recorded.back() != first) recorded.push_back(first);
   }

@@ -9,15 +9,9 @@
 namespace tenon {
 namespace {
 
-const StateDict& recording() {
+const StateDict& recorded_lbfgs() {
   static const StateDict recorded = nn_recording("lbfgs");
   return recorded;
-}
-
-std::vector<Tensor> start_parameters() {
-  std::vector<Tensor> out;
-  for (const auto& [i, p] : below(recording(), "start")) out.push_back(p.clone().requires_grad_());
-  return out;
 }
 
 const std::map<std::string, optim::LBFGSOptions>& cases() {
@@ -33,7 +27,7 @@ const std::map<std::string, optim::LBFGSOptions>& cases() {
 }
 
 struct Problem {
-  std::vector<Tensor> parameters = start_parameters();
+  std::vector<Tensor> parameters = start_parameters(recorded_lbfgs());
   optim::LBFGS optimizer;
   bool maximizes;
   int64_t calls = 0;
@@ -43,8 +37,8 @@ struct Problem {
   Tensor operator()() {
     ++calls;
     optimizer.zero_grad();
-    Tensor out = tanh(recording().at("x").matmul(parameters[0]) + parameters[1]);
-    Tensor loss = (out - recording().at("y")).square().mean();
+    Tensor out = tanh(recorded_lbfgs().at("x").matmul(parameters[0]) + parameters[1]);
+    Tensor loss = (out - recorded_lbfgs().at("y")).square().mean();
     if (maximizes) loss = -loss;
     loss.backward();
     return loss;
@@ -58,12 +52,13 @@ TEST_P(Lbfgs, StepsLikeThatOfPyTorch) {
   for (int step = 0; step < 4; ++step) {
     Tensor loss = problem.optimizer.step([&] { return problem(); });
     std::string at = GetParam() + message("/{}/", step);
-    EXPECT_EQ(difference(loss.detach(), recording().at(at + "loss"), 1e-6), "") << at;
+    EXPECT_EQ(difference(loss.detach(), recorded_lbfgs().at(at + "loss"), 1e-6), "") << at;
     for (size_t i = 0; i < 2; ++i)
-      EXPECT_EQ(difference(problem.parameters[i], recording().at(at + message("{}", i)), 1e-6), "")
+      EXPECT_EQ(difference(problem.parameters[i], recorded_lbfgs().at(at + message("{}", i)), 1e-6),
+                "")
           << at << i;
   }
-  EXPECT_EQ(problem.calls, recording().at(GetParam() + "/evaluations").item<int64_t>());
+  EXPECT_EQ(problem.calls, recorded_lbfgs().at(GetParam() + "/evaluations").item<int64_t>());
   EXPECT_EQ(problem.optimizer.n_evaluations(), problem.calls);
 }
 

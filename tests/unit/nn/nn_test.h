@@ -34,6 +34,13 @@ inline StateDict below(const StateDict& all, const std::string& prefix) {
   return out;
 }
 
+/// Copies of what a recording begins with, as leaves.
+inline std::vector<Tensor> start_parameters(const StateDict& recording) {
+  std::vector<Tensor> out;
+  for (const auto& [i, p] : below(recording, "start")) out.push_back(p.clone().requires_grad_());
+  return out;
+}
+
 /// Empty when both agree, else what differs.
 inline std::string difference(const Tensor& found, const Tensor& expected,
                               double tolerance = 1e-5) {

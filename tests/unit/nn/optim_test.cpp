@@ -74,7 +74,7 @@ const std::map<std::string, MakeOptimizer>& optimizers() {
   return all;
 }
 
-const StateDict& recording() {
+const StateDict& recorded_optim() {
   static const StateDict recorded = nn_recording("optim");
   return recorded;
 }
@@ -83,16 +83,10 @@ std::string numbered(std::string_view pattern, int step, size_t i) {
   return message(pattern, step, i);
 }
 
-std::vector<Tensor> start_parameters() {
-  std::vector<Tensor> out;
-  for (const auto& [i, p] : below(recording(), "start")) out.push_back(p.clone().requires_grad_());
-  return out;
-}
-
 void set_gradients(const std::vector<Tensor>& parameters, int step) {
   for (size_t i = 0; i < parameters.size(); ++i) {
-    auto at = recording().find(numbered("grad/{}/{}", step, i));
-    parameters[i].set_grad(at == recording().end() ? Tensor() : at->second.clone());
+    auto at = recorded_optim().find(numbered("grad/{}/{}", step, i));
+    parameters[i].set_grad(at == recorded_optim().end() ? Tensor() : at->second.clone());
   }
 }
 
@@ -105,20 +99,20 @@ void one_step(optim::Optimizer& optimizer, const std::vector<Tensor>& parameters
 class Optimizers : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Optimizers, StepLikeThoseOfPyTorch) {
-  std::vector<Tensor> parameters = start_parameters();
+  std::vector<Tensor> parameters = start_parameters(recorded_optim());
   auto optimizer = optimizers().at(GetParam())(parameters);
   for (int step = 0; step < 5; ++step) {
     one_step(*optimizer, parameters, step);
     for (size_t i = 0; i < parameters.size(); ++i)
-      EXPECT_EQ(
-          difference(parameters[i], recording().at(GetParam() + numbered("/{}/{}", step, i)), 1e-6),
-          "")
+      EXPECT_EQ(difference(parameters[i],
+                           recorded_optim().at(GetParam() + numbered("/{}/{}", step, i)), 1e-6),
+                "")
           << "parameter " << i << " after step " << step;
   }
 }
 
 TEST_P(Optimizers, GoOnFromASavedState) {
-  std::vector<Tensor> parameters = start_parameters();
+  std::vector<Tensor> parameters = start_parameters(recorded_optim());
   auto optimizer = optimizers().at(GetParam())(parameters);
   for (int step = 0; step < 3; ++step) one_step(*optimizer, parameters, step);
   auto file = (std::filesystem::temp_directory_path() / ("tenon_optim_" + GetParam())).string() +
@@ -147,7 +141,8 @@ INSTANTIATE_TEST_SUITE_P(Recorded, Optimizers, ::testing::ValuesIn(optimizer_nam
                          [](const auto& info) { return info.param; });
 
 TEST_P(Optimizers, AreRecordedOnceWhateverTheRate) {
-  std::vector<Tensor> parameters = start_parameters(), others = start_parameters();
+  std::vector<Tensor> parameters = start_parameters(recorded_optim()),
+                      others = start_parameters(recorded_optim());
   auto eager = optimizers().at(GetParam())(parameters),
        recorded = optimizers().at(GetParam())(others);
   for (int i = 0; i < 2; ++i) set_gradients(i == 0 ? parameters : others, 0);
@@ -168,7 +163,7 @@ TEST_P(Optimizers, AreRecordedOnceWhateverTheRate) {
 }
 
 TEST(OptimizerState, IsThereBeforeTheFirstStep) {
-  std::vector<Tensor> parameters = start_parameters();
+  std::vector<Tensor> parameters = start_parameters(recorded_optim());
   optim::Adam adam(parameters);
   std::vector<Tensor> before;
   for (const auto& [name, t] : adam.state_dict()) before.push_back(t);
@@ -178,7 +173,7 @@ TEST(OptimizerState, IsThereBeforeTheFirstStep) {
 }
 
 TEST(OptimizerState, OfAnotherOptimizerIsRefused) {
-  std::vector<Tensor> parameters = start_parameters();
+  std::vector<Tensor> parameters = start_parameters(recorded_optim());
   optim::Adam adam(parameters);
   optim::SGD sgd(parameters);
   EXPECT_EQ(message_of([&] { adam.load_state_dict(sgd.state_dict()); }),
@@ -188,7 +183,7 @@ TEST(OptimizerState, OfAnotherOptimizerIsRefused) {
 }
 
 TEST(LearningRates, AreReadAndWrittenLikeNumbers) {
-  std::vector<Tensor> parameters = start_parameters();
+  std::vector<Tensor> parameters = start_parameters(recorded_optim());
   optim::SGD sgd({parameters[0]}, {.lr = 0.5});
   sgd.add_param_group({parameters[1]}, {.lr = 0.25});
   sgd.lr *= 0.5;
@@ -222,7 +217,7 @@ TEST(OptimizerMessages, SayWhichParameterIsWrong) {
 }
 
 TEST(ZeroGrad, ClearsOrZeroes) {
-  std::vector<Tensor> parameters = start_parameters();
+  std::vector<Tensor> parameters = start_parameters(recorded_optim());
   optim::SGD sgd(parameters);
   set_gradients(parameters, 0);
   sgd.zero_grad(/*set_to_none=*/false);
@@ -242,9 +237,9 @@ TEST(AdamAtRateZero, LeavesParametersAsTheyAre) {
 TEST(ClipGradNorm, ScalesAsPyTorchDoes) {
   for (auto [name, norm] : {std::pair{"clip_1.0", 1.0}, std::pair{"clip_2.0", 2.0},
                             std::pair{"clip_inf", std::numeric_limits<double>::infinity()}}) {
-    std::vector<Tensor> parameters = start_parameters();
+    std::vector<Tensor> parameters = start_parameters(recorded_optim());
     set_gradients(parameters, 0);
-    StateDict expected = below(recording(), name);
+    StateDict expected = below(recorded_optim(), name);
     Tensor total = optim::clip_grad_norm_(parameters, 0.8, norm);
     EXPECT_EQ(difference(total, expected.at("norm"), 1e-6), "") << name;
     for (size_t i = 0; i < parameters.size(); ++i)

@@ -8,7 +8,7 @@ namespace {
 
 using namespace optim;  // NOLINT: the tests are about its names
 
-const StateDict& recording() {
+const StateDict& recorded_schedules() {
   static const StateDict recorded = nn_recording("schedules");
   return recorded;
 }
@@ -38,13 +38,13 @@ Rates rates(A... arguments) {
 }
 
 Rates plateau(const PlateauOptions& options) {
-  std::vector<double> metrics = recording().at("metrics").to_vector<double>();
+  std::vector<double> metrics = recorded_schedules().at("metrics").to_vector<double>();
   return rates_of([&](SGD& sgd) { return std::make_unique<ReduceLROnPlateau>(sgd, options); },
                   [&](ReduceLROnPlateau& s, size_t i) { s.step(metrics[i]); });
 }
 
 void expect_recorded(const std::string& name, const std::vector<double>& found) {
-  std::vector<double> expected = recording().at(name).to_vector<double>();
+  std::vector<double> expected = recorded_schedules().at(name).to_vector<double>();
   ASSERT_EQ(found.size(), expected.size()) << name;
   for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-12) << name << i;
 }

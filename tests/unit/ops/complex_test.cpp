@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using Complex = std::complex<double>;
 
-std::vector<Complex> values_of(const Tensor& t) {
+std::vector<Complex> complex_values(const Tensor& t) {
   std::vector<double> flat = view_as_real(t.contiguous()).to(Dtype::f64).to_vector<double>();
   std::vector<Complex> out;
   for (size_t i = 0; i < flat.size(); i += 2) out.emplace_back(flat[i], flat[i + 1]);
@@ -23,12 +23,14 @@ std::vector<Complex> values_of(const Tensor& t) {
 }
 
 Tensor real_parts() { return tensor({1.5, -2.0, 0.25, 3.0}); }
-Tensor example() { return complex(real_parts(), tensor({-0.5, 1.0, 2.0, -4.0})).to(Dtype::c128); }
+Tensor complex_example() {
+  return complex(real_parts(), tensor({-0.5, 1.0, 2.0, -4.0})).to(Dtype::c128);
+}
 
 template <class Op, class Expected>
 void expect_each(Op op, Expected expected) {
-  Tensor z = example();
-  std::vector<Complex> in = values_of(z), out = values_of(op(z));
+  Tensor z = complex_example();
+  std::vector<Complex> in = complex_values(z), out = complex_values(op(z));
   for (size_t i = 0; i < in.size(); ++i)
     EXPECT_NEAR(std::abs(out[i] - Complex(expected(in[i]))), 0, 1e-12) << "element " << i;
 }
@@ -50,31 +52,32 @@ TEST(Complex, IntegersAreSubtractedAsTheyAre) {
   for (Dtype dtype : {Dtype::u8, Dtype::i8}) {
     Tensor n = tensor({1, 2, 3, 4}).to(dtype);
     if (dtype == Dtype::i8) n = n * -32;  // -128 among them
-    std::vector<Complex> found = values_of(example() - n), back = values_of(n - example());
+    std::vector<Complex> found = complex_values(complex_example() - n),
+                         back = complex_values(n - complex_example());
     std::vector<double> plain = n.to(Dtype::f64).to_vector<double>();
     for (size_t i = 0; i < 4; ++i) {
-      EXPECT_EQ(found[i], values_of(example())[i] - plain[i]);
-      EXPECT_EQ(back[i], plain[i] - values_of(example())[i]);
+      EXPECT_EQ(found[i], complex_values(complex_example())[i] - plain[i]);
+      EXPECT_EQ(back[i], plain[i] - complex_values(complex_example())[i]);
     }
   }
 }
 
 TEST(Complex, InfinityOnTheRealAxisStaysThere) {
   Tensor z = complex(tensor({INFINITY, -INFINITY}), zeros({2}));
-  EXPECT_EQ(values_of(sqrt(z))[0], Complex(INFINITY, 0));
-  EXPECT_EQ(values_of(exp(z))[0], Complex(INFINITY, 0));
-  EXPECT_EQ(values_of(exp(z))[1], Complex(0, 0));
+  EXPECT_EQ(complex_values(sqrt(z))[0], Complex(INFINITY, 0));
+  EXPECT_EQ(complex_values(exp(z))[0], Complex(INFINITY, 0));
+  EXPECT_EQ(complex_values(exp(z))[1], Complex(0, 0));
 }
 
 TEST(Complex, SummandsOfProductsHaveRealFactorsAndAreNotReadForBetaZero) {
-  Tensor a = example().reshape({2, 2}), b = a.t().contiguous(), broken = a * NAN;
-  std::vector<Complex> product = values_of(mm(a, b)),
-                       first = values_of(addmm(broken, a, b, 0, 0.5)),
-                       batched = values_of(
+  Tensor a = complex_example().reshape({2, 2}), b = a.t().contiguous(), broken = a * NAN;
+  std::vector<Complex> product = complex_values(mm(a, b)),
+                       first = complex_values(addmm(broken, a, b, 0, 0.5)),
+                       batched = complex_values(
                            baddbmm(a.unsqueeze(0), a.unsqueeze(0), b.unsqueeze(0), 0.5, 0.5));
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_NEAR(std::abs(first[i] - product[i] * 0.5), 0, 1e-12);
-    EXPECT_NEAR(std::abs(batched[i] - (values_of(a)[i] + product[i]) * 0.5), 0, 1e-12);
+    EXPECT_NEAR(std::abs(batched[i] - (complex_values(a)[i] + product[i]) * 0.5), 0, 1e-12);
   }
   EXPECT_THAT(message_of([&] { mm(a, real(b).contiguous()); }), HasSubstr("one dtype"));
 }
@@ -85,51 +88,53 @@ TEST(Complex, ArithmeticWithComplexRealAndPlainNumbers) {
   expect_each([](const Tensor& z) { return add(z, z, 2); }, [](Complex z) { return 3.0 * z; });
   expect_each([](const Tensor& z) { return 2.0 / z - z / 4.0; },
               [](Complex z) { return 2.0 / z - z / 4.0; });
-  std::vector<Complex> sum = values_of(example() + real), quotient = values_of(real / example());
+  std::vector<Complex> sum = complex_values(complex_example() + real),
+                       quotient = complex_values(real / complex_example());
   EXPECT_EQ(sum[1], Complex(1, 1));
   EXPECT_NEAR(std::abs(quotient[1] - 3.0 / Complex(-2, 1)), 0, 1e-14);
-  EXPECT_EQ((example().to(Dtype::c64) + 1).dtype(), Dtype::c64);
+  EXPECT_EQ((complex_example().to(Dtype::c64) + 1).dtype(), Dtype::c64);
 }
 
 TEST(Complex, QuotientsDoNotOverflow) {
   Tensor z = complex(full({1}, 1e30), full({1}, 1e30));
-  EXPECT_EQ(values_of(z / z)[0], Complex(1, 0));
+  EXPECT_EQ(complex_values(z / z)[0], Complex(1, 0));
 }
 
 TEST(Complex, ReductionsAndProducts) {
-  Tensor z = example();
-  std::vector<Complex> in = values_of(z);
+  Tensor z = complex_example();
+  std::vector<Complex> in = complex_values(z);
   Complex sum = in[0] + in[1] + in[2] + in[3];
-  EXPECT_NEAR(std::abs(values_of(z.sum())[0] - sum), 0, 1e-13);
-  EXPECT_NEAR(std::abs(values_of(z.mean())[0] - sum / 4.0), 0, 1e-13);
+  EXPECT_NEAR(std::abs(complex_values(z.sum())[0] - sum), 0, 1e-13);
+  EXPECT_NEAR(std::abs(complex_values(z.mean())[0] - sum / 4.0), 0, 1e-13);
   Tensor m = z.reshape({2, 2});
-  EXPECT_NEAR(std::abs(values_of(matmul(m, m))[0] - (in[0] * in[0] + in[1] * in[2])), 0, 1e-12);
-  EXPECT_NEAR(std::abs(values_of(vdot(z, z))[0] - double(z.abs().pow(2).sum().item<double>())), 0,
+  EXPECT_NEAR(std::abs(complex_values(matmul(m, m))[0] - (in[0] * in[0] + in[1] * in[2])), 0,
               1e-12);
-  EXPECT_NEAR(linalg_vector_norm(z).item<double>(), std::sqrt(values_of(vdot(z, z))[0].real()),
+  EXPECT_NEAR(std::abs(complex_values(vdot(z, z))[0] - double(z.abs().pow(2).sum().item<double>())),
+              0, 1e-12);
+  EXPECT_NEAR(linalg_vector_norm(z).item<double>(), std::sqrt(complex_values(vdot(z, z))[0].real()),
               1e-12);
 }
 
 TEST(Complex, ComparisonsLookAtBothParts) {
-  Tensor z = example(), other = complex(real_parts(), tensor({-0.5, 1.0, 2.0, 4.0}));
+  Tensor z = complex_example(), other = complex(real_parts(), tensor({-0.5, 1.0, 2.0, 4.0}));
   EXPECT_EQ(eq(z, other).to(Dtype::i64).to_vector<int64_t>(), (std::vector<int64_t>{1, 1, 1, 0}));
   EXPECT_EQ(ne(z, other).sum().item<int64_t>(), 1);
   EXPECT_EQ(isfinite(z).sum().item<int64_t>(), 4);
 }
 
 TEST(Complex, WritesInPlace) {
-  Tensor z = example(), twice = example();
+  Tensor z = complex_example(), twice = complex_example();
   twice.add_(z);
-  EXPECT_EQ(values_of(twice)[3], Complex(6, -8));
+  EXPECT_EQ(complex_values(twice)[3], Complex(6, -8));
   twice.mul_(z);
-  EXPECT_NEAR(std::abs(values_of(twice)[3] - 2.0 * Complex(3, -4) * Complex(3, -4)), 0, 1e-12);
+  EXPECT_NEAR(std::abs(complex_values(twice)[3] - 2.0 * Complex(3, -4) * Complex(3, -4)), 0, 1e-12);
 }
 
 // The gradient is that of the real part plus i times that of the imaginary part.
 TEST(Complex, GradientsAreThoseOfTheParts) {
-  Tensor z = example().requires_grad_();
+  Tensor z = complex_example().requires_grad_();
   (z * z * conj(z)).abs().sum().backward();  // |z|^3
-  std::vector<Complex> grad = values_of(z.grad()), in = values_of(z.detach());
+  std::vector<Complex> grad = complex_values(z.grad()), in = complex_values(z.detach());
   for (size_t i = 0; i < in.size(); ++i)
     EXPECT_NEAR(std::abs(grad[i] - 3 * std::abs(in[i]) * in[i]), 0, 1e-11);
 }
@@ -137,7 +142,7 @@ TEST(Complex, GradientsAreThoseOfTheParts) {
 TEST(Complex, TheMagnitudeOfZeroHasTheGradientZero) {
   Tensor z = complex(zeros({2}), zeros({2})).requires_grad_();
   z.abs().sum().backward();
-  EXPECT_EQ(values_of(z.grad())[0], Complex(0, 0));
+  EXPECT_EQ(complex_values(z.grad())[0], Complex(0, 0));
 }
 
 TEST(Complex, RealLeavesGetRealGradients) {
@@ -148,7 +153,7 @@ TEST(Complex, RealLeavesGetRealGradients) {
 }
 
 TEST(Complex, OpsWithoutAMeaningThereAreRefused) {
-  EXPECT_THAT(message_of([] { example().erf(); }),
+  EXPECT_THAT(message_of([] { complex_example().erf(); }),
               HasSubstr("does not compute on complex tensors"));
 }
 
@@ -156,8 +161,9 @@ TEST(Complex, CompiledCodeAgreesWhereTheHostsKernelsRun) {
   auto body = [](const Tensor& z, const Tensor& w) { return (exp(z) * w / (z + 2.0)).sum(); };
   for (const char* backend : {"eager", "aot_eager"}) {
     auto compiled = compile(body, {.backend = backend});
-    Tensor z = example(), w = tensor({1.0, 2.0, 3.0, 4.0});
-    EXPECT_NEAR(std::abs(values_of(compiled(z, w))[0] - values_of(body(z, w))[0]), 0, 1e-12);
+    Tensor z = complex_example(), w = tensor({1.0, 2.0, 3.0, 4.0});
+    EXPECT_NEAR(std::abs(complex_values(compiled(z, w))[0] - complex_values(body(z, w))[0]), 0,
+                1e-12);
   }
 }
 
@@ -171,34 +177,34 @@ TEST(Complex, TruthIsThatOfBothParts) {
 }
 
 TEST(Complex, WhatKnowsRealNumbersOnlySaysSo) {
-  EXPECT_THAT(message_of([] { example().logsumexp(0); }),
+  EXPECT_THAT(message_of([] { complex_example().logsumexp(0); }),
               HasSubstr("logsumexp does not compute on dtype c128"));
-  EXPECT_THAT(message_of([] { example().histc(); }),
+  EXPECT_THAT(message_of([] { complex_example().histc(); }),
               HasSubstr("histc does not compute on dtype c128"));
-  EXPECT_THAT(message_of([] { example().nansum(); }),
+  EXPECT_THAT(message_of([] { complex_example().nansum(); }),
               HasSubstr("nansum does not compute on dtype c128"));
 }
 
 void expect_numbers(const Tensor& found, const std::vector<Complex>& expected) {
-  std::vector<Complex> values = values_of(found);
+  std::vector<Complex> values = complex_values(found);
   ASSERT_EQ(values.size(), expected.size());
   for (size_t i = 0; i < values.size(); ++i)
     EXPECT_NEAR(std::abs(values[i] - expected[i]), 0, 1e-12) << i;
 }
 
 TEST(Complex, ProductsOfAllNumbersAndOfThoseBefore) {
-  expect_numbers(example().prod(), {{-34.375, 9.375}});
-  expect_numbers(example().cumprod(0),
+  expect_numbers(complex_example().prod(), {{-34.375, 9.375}});
+  expect_numbers(complex_example().cumprod(0),
                  {{1.5, -0.5}, {-2.5, 2.5}, {-5.625, -4.375}, {-34.375, 9.375}});
-  expect_numbers(example().reshape({2, 2}).prod(0, true), {{1.375, 2.875}, {-2, 11}});
-  expect_numbers(example().narrow(0, 0, 3).prod(), {{-5.625, -4.375}});
-  expect_numbers(example().narrow(0, 0, 0).prod(), {{1, 0}});
+  expect_numbers(complex_example().reshape({2, 2}).prod(0, true), {{1.375, 2.875}, {-2, 11}});
+  expect_numbers(complex_example().narrow(0, 0, 3).prod(), {{-5.625, -4.375}});
+  expect_numbers(complex_example().narrow(0, 0, 0).prod(), {{1, 0}});
 }
 
 // The numbers are PyTorch's.
 TEST(Complex, ProductsHaveGradientsBesideZeros) {
   auto gradient = [](bool has_zero, bool cumulative) {
-    Tensor z = example();
+    Tensor z = complex_example();
     if (has_zero) z.select(0, 1).copy_(zeros({}));
     z.requires_grad_();
     Tensor y = view_as_real(cumulative ? z.cumprod(0) : z.prod());

@@ -18,7 +18,7 @@ bool same(float a, float b) {
   return std::isnan(a) ? std::isnan(b) : a == b && std::signbit(a) == std::signbit(b);
 }
 
-std::vector<float> values_of(const Tensor& t) {
+std::vector<float> floats_of(const Tensor& t) {
   Tensor flat = t.contiguous();
   const float* x = flat.data_ptr<float>();
   return {x, x + flat.numel()};
@@ -34,7 +34,7 @@ TEST(SimplePowers, AreProductsRootsAndQuotients) {
       {-1, [](float v) { return 1 / v; }},         {-2, [](float v) { return 1 / (v * v); }},
   };
   for (auto [exponent, expected] : rows) {
-    std::vector<float> found = values_of(x.pow(exponent));
+    std::vector<float> found = floats_of(x.pow(exponent));
     for (size_t i = 0; i < numbers.size(); ++i)
       EXPECT_TRUE(same(found[i], expected(numbers[i])))
           << numbers[i] << " to " << exponent << ": " << found[i];
@@ -75,19 +75,19 @@ TEST(Remainders, InBlocksAreThoseOfOneElement) {
       Tensor x = tensor({a}), y = tensor({b}), infinite = tensor({inf});
       Tensor many = x.expand({65}).contiguous(), divisors = y.expand({65}).contiguous();
       for (F f : functions) {
-        std::vector<float> block = values_of(f(many, divisors));
-        std::vector<float> plain = values_of(f(cat({x, infinite}, 0), cat({y, infinite}, 0)));
+        std::vector<float> block = floats_of(f(many, divisors));
+        std::vector<float> plain = floats_of(f(cat({x, infinite}, 0), cat({y, infinite}, 0)));
         EXPECT_TRUE(same(block[0], plain[0])) << a << ", " << b;
         EXPECT_TRUE(same(block[64], plain[0])) << a << ", " << b;
       }
-      EXPECT_TRUE(same(values_of(fmod(many, divisors))[0], std::fmod(a, b))) << a << ", " << b;
+      EXPECT_TRUE(same(floats_of(fmod(many, divisors))[0], std::fmod(a, b))) << a << ", " << b;
     }
 }
 
 TEST(Remainders, OfRandomNumbersAreExact) {
   manual_seed(3);
   Tensor a = randn({4096}) * 1000, b = randn({4096});
-  std::vector<float> x = values_of(a), y = values_of(b), found = values_of(fmod(a, b));
+  std::vector<float> x = floats_of(a), y = floats_of(b), found = floats_of(fmod(a, b));
   for (size_t i = 0; i < x.size(); ++i)
     EXPECT_TRUE(same(found[i], std::fmod(x[i], y[i]))) << x[i] << ", " << y[i];
 }
@@ -129,7 +129,7 @@ TEST(Folds, LogSumExpOfLargeInputsKeepsInfinities) {
   x.select(0, 1).fill_(1000.0);
   x.select(0, 2).select(0, 3).fill_(inf);
   x.select(0, 3).select(0, 3).fill_(nan);
-  std::vector<float> found = values_of(logsumexp(x, {1}));
+  std::vector<float> found = floats_of(logsumexp(x, {1}));
   EXPECT_EQ(found[0], -inf);
   EXPECT_FLOAT_EQ(found[1], 1000.0f + std::log(512.0f));
   EXPECT_EQ(found[2], inf);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "unit/message_of.h"
+#include "unit/ops/values_of.h"
 
 #include <tenon/tenon.h>
 
@@ -14,8 +15,6 @@ namespace tenon {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::vector<double> values_of(const Tensor& t) { return t.to(Dtype::f64).to_vector<double>(); }
 
 void expect_near(const Tensor& found, const Tensor& expected, double tolerance) {
   std::vector<double> a = values_of(found.contiguous()), b = values_of(expected.contiguous());

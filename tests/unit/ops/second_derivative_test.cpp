@@ -1,5 +1,7 @@
 // Ops whose derivative is a kernel with a decomposition: both say the same, and the second
 // derivative is that of the decomposition.
+#include "unit/ops/values_of.h"
+
 #include <tenon/autograd.h>
 #include <tenon/tenon.h>
 
@@ -9,10 +11,6 @@
 
 namespace tenon {
 namespace {
-
-std::vector<double> values_of(const Tensor& t) {
-  return to(t.detach(), Dtype::f64).to_vector<double>();
-}
 
 // Values that are not multiples of each other and lie on no kink.
 Tensor wave(IntList sizes, double from, double range) {

@@ -1,4 +1,6 @@
 // Rows that no recording covers: windows, complex magnitudes, solutions that check themselves.
+#include "unit/ops/values_of.h"
+
 #include <tenon/tenon.h>
 
 #include <gtest/gtest.h>
@@ -7,8 +9,6 @@
 
 namespace tenon {
 namespace {
-
-std::vector<double> values_of(const Tensor& t) { return to(t, Dtype::f64).to_vector<double>(); }
 
 TEST(SpecialRows, ThePeriodicHannWindowIsTheLongerOneWithoutItsEnd) {
   std::vector<double> periodic = values_of(hann_window(4, Dtype::f64));

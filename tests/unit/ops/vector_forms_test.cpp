@@ -19,7 +19,7 @@ constexpr float inf = std::numeric_limits<float>::infinity();
 const float nan = std::nanf("");
 
 template <class T = float>
-std::vector<T> values_of(const Tensor& t) {
+std::vector<T> elements_of(const Tensor& t) {
   return t.contiguous().to_vector<T>();
 }
 
@@ -47,7 +47,7 @@ TEST(VectorForms, UniformNumbersAreThoseOfTheirBlocks) {
     manual_seed(static_cast<uint64_t>(n));
     rand({3});
     RngState at = rng_state();
-    std::vector<double> found = values_of<double>(rand({n}, Dtype::f64));
+    std::vector<double> found = elements_of<double>(rand({n}, Dtype::f64));
     for (int64_t i = 0; i < n; ++i)
       ASSERT_EQ(found[static_cast<size_t>(i)], uniform_number(at, i, i % 4)) << i << " of " << n;
   }
@@ -58,7 +58,7 @@ TEST(VectorForms, NormalNumbersAreThoseOfLibm) {
   for (int64_t n : {1, 2, 7, 64, 1023, 1025, 100000}) {
     manual_seed(static_cast<uint64_t>(n));
     RngState at = rng_state();
-    std::vector<float> found = values_of(randn({n}));
+    std::vector<float> found = elements_of(randn({n}));
     for (int64_t i = 0; i < n; ++i) {
       int64_t pair = i & 2;
       double radius = std::sqrt(-2 * std::log1p(-uniform_number(at, i, pair)));
@@ -72,7 +72,7 @@ TEST(VectorForms, NormalNumbersAreThoseOfLibm) {
 TEST(VectorForms, PermutationsHoldEachNumberOnce) {
   for (int64_t n : {0, 1, 2, 5, 1023, 1024, 1025, 3000}) {
     manual_seed(7);
-    std::vector<int64_t> found = values_of<int64_t>(randperm(n));
+    std::vector<int64_t> found = elements_of<int64_t>(randperm(n));
     std::vector<bool> seen(static_cast<size_t>(n));
     for (int64_t i : found) seen.at(static_cast<size_t>(i)) = true;
     EXPECT_EQ(std::count(seen.begin(), seen.end(), true), n);
@@ -98,7 +98,7 @@ TEST(VectorForms, TransposedCopiesOfAllWidths) {
   for (Dtype dtype : {Dtype::u8, Dtype::bf16, Dtype::f32, Dtype::f64})
     for (int64_t n : {1, 2, 3, 31, 33, 70}) {
       Tensor x = arange(0, n * 37).remainder(250).to(dtype).reshape({n, 37});
-      std::vector<double> found = values_of<double>(x.t().contiguous().to(Dtype::f64));
+      std::vector<double> found = elements_of<double>(x.t().contiguous().to(Dtype::f64));
       for (int64_t i = 0; i < n * 37; ++i)
         ASSERT_EQ(found[static_cast<size_t>(i % 37 * n + i / 37)], static_cast<double>(i % 250));
     }
@@ -136,7 +136,7 @@ TEST(VectorForms, FunctionsAreWithinAUnit) {
   for (const Function& f : functions)
     for (int64_t n : {1, 17, 600}) {
       Tensor x = linspace(f.low, f.high, n + 2).slice(0, 1, n + 1);
-      std::vector<float> given = values_of(x), found = values_of(f.op(x));
+      std::vector<float> given = elements_of(x), found = elements_of(f.op(x));
       for (size_t i = 0; i < given.size(); ++i)
         EXPECT_LE(units_apart(found[i], f.exact(given[i])), 1.0) << f.name << " of " << given[i];
     }
@@ -157,7 +157,7 @@ TEST(VectorForms, DigammaFollowsItsEquations) {
 
 TEST(VectorForms, LimitsOfFunctions) {
   auto one = [](const std::function<Tensor(const Tensor&)>& f, float x) {
-    float alone = number_in(f(tensor({x}))), in_block = values_of(f(full({40}, x)))[33];
+    float alone = number_in(f(tensor({x}))), in_block = elements_of(f(full({40}, x)))[33];
     EXPECT_TRUE(alone == in_block || (std::isnan(alone) && std::isnan(in_block))) << x;
     return alone;
   };
@@ -180,7 +180,7 @@ TEST(VectorForms, AtanOfTwoIsThatOfLibm) {
   for (float y : given)
     for (float x : given)
       for (int64_t n : {1, 40}) {
-        float found = values_of(atan2(full({n}, y), tensor({x}))).back();
+        float found = elements_of(atan2(full({n}, y), tensor({x}))).back();
         float expected = std::atan2(y, x);
         EXPECT_LE(units_apart(found, std::atan2(double{y}, double{x})), 1.0) << y << ", " << x;
         EXPECT_TRUE(std::isnan(expected) || std::signbit(found) == std::signbit(expected))
@@ -218,9 +218,9 @@ TEST(VectorForms, FoldsOfAllLengths) {
     Tensor wide = x.to(Dtype::f64);
     double squares = 0, sizes = 0, product = 1;
     int64_t sum = 0, largest = -100, smallest = 100, factor = 1;
-    for (double v : values_of<double>(wide.select(0, 1)))
+    for (double v : elements_of<double>(wide.select(0, 1)))
       squares += v * v, sizes += std::fabs(v), product *= v;
-    for (int64_t v : values_of<int64_t>(i.select(0, 1))) {
+    for (int64_t v : elements_of<int64_t>(i.select(0, 1))) {
       sum += v, largest = std::max(largest, v), smallest = std::min(smallest, v);
       factor = static_cast<int64_t>(static_cast<uint64_t>(factor) * static_cast<uint64_t>(v | 1));
     }
@@ -237,7 +237,7 @@ TEST(VectorForms, FoldsOfAllLengths) {
       EXPECT_EQ(second(t.bitwise_or(1).prod(1)), static_cast<double>(factor)) << dtype << " " << n;
     }
     x.select(1, n / 2).fill_(nan);
-    std::vector<double> rest = values_of<double>(x.select(0, 1).to(Dtype::f64));
+    std::vector<double> rest = elements_of<double>(x.select(0, 1).to(Dtype::f64));
     double without = 0;
     for (double v : rest) without += std::isnan(v) ? 0 : v;
     EXPECT_NEAR(second(x.nansum(1)), without, 1e-5) << n;

@@ -17,7 +17,7 @@
 namespace tenon::kernels {
 namespace {
 
-constexpr double element_us = 0.0002;
+constexpr double normalize_us = 0.0002;
 
 struct Merged {
   double count = 0, mean = 0, m2 = 0;
@@ -90,7 +90,7 @@ void layer_norm(const T* x, T* y, Compute<T>* mean, Compute<T>* rstd, int64_t ro
           if (rstd != nullptr) rstd[r] = scale;
         }
       },
-      element_us * static_cast<double>(n));
+      normalize_us * static_cast<double>(n));
 }
 
 template <class T>
@@ -122,7 +122,7 @@ void group_norm(const T* x, T* y, Compute<T>* mean, Compute<T>* rstd, int64_t ba
           if (rstd != nullptr) rstd[r] = deviation;
         }
       },
-      element_us * static_cast<double>(n));
+      normalize_us * static_cast<double>(n));
 }
 
 template <class T>
@@ -135,7 +135,7 @@ void row_moments(const T* x, Compute<T>* mean, Compute<T>* m2, int64_t rows, int
         for (int64_t r = lo; r < hi; ++r)
           level.moments(scratch.read(x + r * n), n, mean + r, m2 + r);
       },
-      element_us * static_cast<double>(n));
+      normalize_us * static_cast<double>(n));
 }
 
 template <class T>
@@ -160,7 +160,7 @@ void channel_moments(const T* x, Compute<T>* mean, Compute<T>* m2, int64_t batch
           m2[c] = static_cast<C>(all.m2);
         }
       },
-      element_us * static_cast<double>(batch * inner));
+      normalize_us * static_cast<double>(batch * inner));
 }
 
 template <class T>
@@ -181,7 +181,7 @@ void scale_channels(const T* x, T* y, int64_t batch, int64_t channels, int64_t i
           scratch.finish(y + r * inner);
         }
       },
-      element_us * static_cast<double>(inner));
+      normalize_us * static_cast<double>(inner));
 }
 
 // Partial sums side by side, so that the compiler may use vectors.
@@ -216,7 +216,7 @@ void channel_gradient_sums(const C* g, const C* x, const C* center, double* of_g
       [&](int64_t lo, int64_t hi) {
         for (int64_t c = lo; c < hi; ++c) sum_channel(c);
       },
-      element_us * static_cast<double>(batch * inner));
+      normalize_us * static_cast<double>(batch * inner));
 }
 
 template <class C>
@@ -234,7 +234,7 @@ void combine_channels(const C* g, const C* x, C* y, int64_t batch, int64_t chann
             y[r * inner + i] = gs[i] * of_g + (xs[i] - from) * of_x + shift;
         }
       },
-      element_us * static_cast<double>(inner));
+      normalize_us * static_cast<double>(inner));
 }
 
 #define TENON_NORMALIZE(T)                                                                       \

@@ -15,7 +15,7 @@ namespace tenon::kernels::columns {
 namespace {
 
 constexpr int64_t part = 512;  // channels
-constexpr double element_us = 0.0002;
+constexpr double columns_us = 0.0002;
 
 // `body(first channel, n)`, shared out to threads.
 void for_each_part(int64_t batch, int64_t channels, FunctionRef<void(int64_t, int64_t)> body) {
@@ -24,7 +24,7 @@ void for_each_part(int64_t batch, int64_t channels, FunctionRef<void(int64_t, in
       [&](int64_t lo, int64_t hi) {
         for (int64_t i = lo; i < hi; ++i) body(i * part, std::min(part, channels - i * part));
       },
-      element_us * static_cast<double>(batch * part));
+      columns_us * static_cast<double>(batch * part));
 }
 
 // Elements [first, first + n) of a row in the compute type.

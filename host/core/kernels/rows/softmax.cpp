@@ -10,12 +10,12 @@
 namespace tenon::kernels {
 namespace {
 
-constexpr double element_us = 0.0008;  // one thread, avx512
+constexpr double softmax_us = 0.0008;  // one thread, avx512
 
 template <class T>
 void softmax_rows(const T* x, T* y, int64_t rows, int64_t n, bool logarithm) {
   const auto row = row_level<Compute<T>>().softmax;
-  const double row_us = element_us * static_cast<double>(n);
+  const double row_us = softmax_us * static_cast<double>(n);
   parallel_for(
       0, rows, 1,
       [&](int64_t lo, int64_t hi) {
@@ -49,7 +49,7 @@ void softmax_columns(const T* x, T* y, int64_t outer, int64_t n, int64_t inner, 
   using C = Compute<T>;
   const auto columns = row_level<C>().softmax_columns;
   const int64_t strips = (inner + width - 1) / width;
-  const auto strip_us = element_us * static_cast<double>(n * std::min(inner, width));
+  const auto strip_us = softmax_us * static_cast<double>(n * std::min(inner, width));
   parallel_for(
       0, outer * strips, 1,
       [&](int64_t lo, int64_t hi) {

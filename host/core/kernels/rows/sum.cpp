@@ -12,7 +12,7 @@ namespace tenon::kernels {
 namespace {
 
 constexpr int64_t part_elements = 32768, least_rows = 32, columns_of_part = 2048;
-constexpr double element_us = 0.0001;
+constexpr double sum_us = 0.0001;
 
 // One part: the sums over `rows` rows of `width` elements, `step` apart.
 template <class T>
@@ -70,7 +70,7 @@ void sum(const T* x, Compute<T>* out, int64_t outer, int64_t n, int64_t inner) {
                    std::min(rows, n - p), std::min(width, inner - column), inner);
         }
       },
-      element_us * static_cast<double>(rows * width));
+      sum_us * static_cast<double>(rows * width));
   if (parts > 1) sum(static_cast<const C*>(partial), out, outer, parts, inner);
 }
 

@@ -14,7 +14,7 @@ using namespace lanes;
 
 namespace {
 
-constexpr double pi = 0x1.921fb54442d18p+1, half_pi = pi / 2, half_pi_low = 0x1.1a62633145c07p-54;
+constexpr double pi = 2 * half_pi;
 
 /// atan(i / 8) in two parts.
 struct Known {

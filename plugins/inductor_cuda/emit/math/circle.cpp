@@ -21,8 +21,7 @@ using namespace lanes;
 
 namespace {
 
-constexpr double half_pi = 0x1.921fb54442d18p+0, half_pi_low = 0x1.1a62633145c07p-54,
-                 half_pi_lowest = -0x1.f1976b7ed8fbcp-110;
+constexpr double half_pi_lowest = -0x1.f1976b7ed8fbcp-110;
 
 /// 64 bits of 0, and the first ones of 2/pi behind the point.
 constexpr uint64_t two_over_pi[] = {0,

@@ -23,6 +23,9 @@ struct RealFunction {
 std::span<const RealFunction> real_functions();
 void define(llvm::Function& f, const RealFunction& as);
 
+/// Their sum is pi / 2 to twice the digits.
+inline constexpr double half_pi = 0x1.921fb54442d18p+0, half_pi_low = 0x1.1a62633145c07p-54;
+
 // ---- logarithms.cpp
 Lanes real_exp2(Lanes x);
 Lanes real_expm1(Lanes x);
