@@ -62,8 +62,8 @@ const BackwardCode::Variant& BackwardCode::add_part(const std::vector<bool>& und
   bool asks = made && !made->code->guards.empty();
   if ((asks || !made) && !whole_) whole_ = compile(std::nullopt);
   if (asks && !covers(whole_->code->guards, made->code->guards)) made.reset();
-  const Variant* chosen = &*whole_;
-  if (made) chosen = parts_.emplace_back(std::make_unique<Variant>(std::move(*made))).get();
+  const Variant* chosen =
+      made ? parts_.emplace_back(std::make_unique<Variant>(std::move(*made))).get() : &*whole_;
   return *by_tangents_.emplace(undefined, chosen).first->second;
 }
 

@@ -92,31 +92,44 @@ void FunctionalValues::add_memory(ValueId id, Base base) {
   bases_.push_back(std::move(base));
 }
 
-// Where the memory shows parts of complex numbers, a complex member is a view of pairs by place.
+// A member whose elements are several of the memory's is a view of rows of them by place, each of
+// which it shows as one number.
 std::vector<ViewStep> FunctionalValues::views_of_shared(const GraphValue& member, Dtype memory,
                                                         SymInt first) {
-  static const OpEntry& as_strided = entry_of(OpId::aten_as_strided_default);
-  static const OpEntry& as_complex = entry_of(OpId::aten_view_as_complex_default);
-  bool is_pairs = member.meta.dtype != memory;
+  const Dtype dtype = member.meta.dtype;
+  const auto width = static_cast<int64_t>(itemsize(dtype) / itemsize(memory));
   Dims sizes = member.meta.sizes, strides = member.meta.strides;
-  if (is_pairs) {
-    for (SymInt& stride : strides) stride = stride * 2;
-    sizes.push_back(2);
+  if (width > 1) {
+    for (SymInt& stride : strides) stride = stride * width;
+    sizes.push_back(width);
     strides.push_back(1);
   }
-  SymInt offset = member.offset * (is_pairs ? 2 : 1) - first;
-  auto& args = kept_arguments_.emplace_back(std::vector<Value>{
-      Value{}, Value::of(list_of(kept_dims_.emplace_back(std::move(sizes)))),
-      Value::of(list_of(kept_dims_.emplace_back(std::move(strides)))), Value::of(offset)});
-  std::vector<ViewStep> chain{{&as_strided, args}};
-  if (is_pairs) chain.push_back({&as_complex, kept_arguments_.emplace_back(1)});
+  std::vector<ViewStep> chain;
+  auto add = [&](OpId op, std::vector<Value> args) {
+    args.insert(args.begin(), Value{});
+    chain.push_back({&entry_of(op), kept_arguments_.emplace_back(std::move(args))});
+  };
+  add(OpId::aten_as_strided_default,
+      {Value::of(list_of(kept_dims_.emplace_back(std::move(sizes)))),
+       Value::of(list_of(kept_dims_.emplace_back(std::move(strides)))),
+       Value::of(member.offset * width - first)});
+  if (is_complex(dtype) && !is_complex(memory)) {
+    add(OpId::aten_view_as_complex_default, {});
+  } else if (dtype != memory) {
+    add(OpId::aten_view_dtype, {Value::of(dtype)});
+    if (width > 1) add(OpId::aten_squeeze_dim, {Value::of(int64_t{-1})});
+  }
   return chain;
 }
 
 void FunctionalValues::add_shared_memory(const SharedInput& shared, uint32_t position,
                                          Tensor memory, SymInt first) {
-  bases_.push_back(
-      {.current = memory, .input = shared.members[0], .position = position, .is_shared = true});
+  // Outputs are counted from the member whose elements are the widest: of narrower ones, each offset
+  // is a whole number.
+  uint32_t widest = *std::ranges::max_element(shared.members, {}, [&](uint32_t m) {
+    return itemsize(graph_.value(graph_.inputs()[m]).meta.dtype);
+  });
+  bases_.push_back({.current = memory, .input = widest, .position = position, .is_shared = true});
   for (uint32_t m : shared.members) {
     ValueId id = graph_.inputs()[m];
     std::vector<ViewStep> chain = views_of_shared(graph_.value(id), memory.dtype(), first);
@@ -124,7 +137,7 @@ void FunctionalValues::add_shared_memory(const SharedInput& shared, uint32_t pos
     for (const ViewStep& step : chain) value = apply_view(step, value);
     aliases_[id] = Alias{bases_.size() - 1, std::move(chain), value, 0, m, id};
   }
-  bases_.back().made = aliases_[graph_.inputs()[shared.members[0]]]->value;
+  bases_.back().made = aliases_[graph_.inputs()[widest]]->value;
 }
 
 // as_strided looks at memory by place, whatever the tensor's own strides are.

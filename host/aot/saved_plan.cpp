@@ -104,8 +104,11 @@ class PlanReader {
     out.n_original_outputs = plan.field("outputs").size();
     for (const JsonView& s : plan.field("shared").items())
       out.shared.push_back({s.numbers_below(n_inputs)});
-    for (const SharedInput& s : out.shared)
-      require(!s.members.empty(), ErrorCode::bad_file, "{}: memory that no input shows", plan);
+    for (size_t i = 0; i < out.shared.size(); ++i) {
+      require(!out.shared[i].members.empty() && i < graph_->inputs().size(), ErrorCode::bad_file,
+              "{}: memory that no input shows", plan);
+      out.shared[i].dtype = graph_->value(graph_->inputs()[i]).meta.dtype;
+    }
     out.kept = plan.field("kept").numbers_below(n_inputs);
     size_t n_inner = graph_->inputs().size();
     size_t n_results = graph_->outputs().size();

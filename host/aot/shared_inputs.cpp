@@ -79,19 +79,31 @@ Dtype real_type(Dtype dtype) {
                                 : dtype;
 }
 
-// One dtype for all, or complex numbers and their parts.
+// Of the memory whose bits members show as numbers of several kinds. Integers, since a copy of them
+// keeps every bit; a float that all are as wide as stays one, so that gradients flow through it.
+Dtype dtype_of_bits(const std::vector<Dtype>& dtypes) {
+  auto [narrowest, widest] = std::ranges::minmax_element(dtypes, {}, itemsize);
+  const int64_t size = itemsize(*narrowest);
+  if (itemsize(*widest) == size)
+    for (Dtype dtype : dtypes)
+      if (dtype == Dtype::f32 || dtype == Dtype::f64) return dtype;
+  return size == 1 ? Dtype::u8 : size == 2 ? Dtype::i16 : size == 4 ? Dtype::i32 : Dtype::i64;
+}
+
+// One dtype for all, complex numbers and their parts, or bits.
 void settle_dtype(const Graph& graph, SharedInput& shared) {
-  auto dtype_of = [&](uint32_t m) { return graph.value(graph.inputs()[m]).meta.dtype; };
-  uint32_t first = shared.members[0];
-  shared.dtype = dtype_of(first);
-  for (uint32_t m : shared.members) {
-    if (dtype_of(m) == shared.dtype) continue;
-    shared.dtype = real_type(dtype_of(first));
-    require(real_type(dtype_of(m)) == shared.dtype, ErrorCode::unsupported,
-            "inputs {} and {} share memory that the graph writes, as {} and as {}; clone one of "
-            "them",
-            first, m, dtype_of(first), dtype_of(m));
-  }
+  std::vector<Dtype> dtypes;
+  for (uint32_t m : shared.members) dtypes.push_back(graph.value(graph.inputs()[m]).meta.dtype);
+  const Dtype first = dtypes[0];
+  auto other = std::ranges::find_if(dtypes, [&](Dtype dtype) { return dtype != first; });
+  auto has_other_parts = [&](Dtype dtype) { return real_type(dtype) != real_type(first); };
+  auto bits = std::ranges::find_if(dtypes, has_other_parts);
+  shared.dtype = other == dtypes.end() ? first : real_type(first);
+  if (bits == dtypes.end()) return;
+  require(std::ranges::none_of(dtypes, is_complex), ErrorCode::unsupported,
+          "inputs {} and {} share memory that the graph writes, as {} and as {}; clone one of them",
+          shared.members[0], shared.members[bits - dtypes.begin()], first, *bits);
+  shared.dtype = dtype_of_bits(dtypes);
 }
 
 // How many elements of the memory's dtype one of this dtype is.

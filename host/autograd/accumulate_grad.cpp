@@ -14,8 +14,8 @@ namespace {
 // Nobody but this handle reaches the memory, all of it, so it may be written or taken over.
 bool is_ours_alone(const Tensor& t) {
   const TensorImpl* impl = impl_of(t);
-  return !t.is_fake() && impl->references.load(std::memory_order_relaxed) == 1 &&
-         impl->storage_ref->references.load(std::memory_order_relaxed) == 1 &&
+  return !t.is_fake() && impl->references.load(std::memory_order_acquire) == 1 &&
+         impl->storage_ref->references.load(std::memory_order_acquire) == 1 &&
          (impl->flags & (TN_T_CONTIGUOUS | TN_T_CHANNELS_LAST)) != 0;
 }
 

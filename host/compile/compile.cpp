@@ -103,7 +103,7 @@ Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
     if (known->replays()) known->add_course(std::move(recording));
     return *known;
   }
-  std::string id = message("{}/{}", site.number, site.attempts);
+  std::string id = message("{}/{}", site.number, site.attempts.load());
 
   // What the recording took for granted is checked before each later call.
   auto entry = std::make_shared<Entry>(std::move(id), std::move(recording), leaves);
@@ -157,7 +157,8 @@ void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& res
   Miss then = what_to_do(site, leaves);
   if (then == Miss::replay) return replay_body(site, leaves, body, result);
   auto compile = [&] {
-    report::CompileWatch watch(message("{}/{}", site.number, site.attempts), display_name(site));
+    report::CompileWatch watch(message("{}/{}", site.number, site.attempts.load()),
+                               display_name(site));
 
     // Run the callable once on fake tensors; each operation becomes a node, each assumption a
     // guard.

@@ -68,7 +68,7 @@ struct LateRecording {
   LateRecording(Site& site, const Leaves& leaves, const std::string& difference)
       : overrides(flag_override(site.number)),
         then(what_to_do(site, leaves, difference)),
-        watch(message("{}/{}", site.number, site.attempts), display_name(site)) {}
+        watch(message("{}/{}", site.number, site.attempts.load()), display_name(site)) {}
 };
 
 void give_followed(Site& site, const Versions& versions, const PathVersion& version,

@@ -33,7 +33,7 @@ CompileGraphOptions graph_options(Site& site, bool dynamic) {
   o.backend = backend_of(site);
   o.mode = site.options.mode;
   o.options_toml = option_texts(site.options.options).backend;
-  o.compile_id = message("{}/{}", site.number, site.attempts);
+  o.compile_id = message("{}/{}", site.number, site.attempts.load());
   o.dynamic = dynamic;
   return o;
 }

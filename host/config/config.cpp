@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
+#include <memory>
 #include <optional>
 #include <sstream>
 
@@ -198,14 +198,21 @@ std::string flag_text(const FlagDef& def) {
          message("# {} = {}\n", def.name, value_text(default_of(def)));
 }
 
+// Aside and renamed. A file or link of the aside's name was not made by this call: it is removed,
+// never written through. What only some could read stays so.
 void write_text(const fs::path& path, const std::string& text) {
   fs::path aside = path.string() + ".new";
-  std::ofstream file(aside, std::ios::binary);
-  file << text;
-  file.close();
   std::error_code error;
-  if (file) fs::rename(aside, path, error);
-  require(file && !error, ErrorCode::config,
+  fs::remove(aside, error);
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(aside.c_str(), "wbxe"),
+                                                       &std::fclose);
+  bool written = file && std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
+  fs::file_status before = fs::status(path, error);
+  if (written && fs::is_regular_file(before)) fs::permissions(aside, before.permissions(), error);
+  written = file && std::fclose(file.release()) == 0 && written;
+  error.clear();
+  if (written) fs::rename(aside, path, error);
+  require(written && !error, ErrorCode::config,
           "{} cannot be written; are there room and rights in its folder?", path.string());
 }
 

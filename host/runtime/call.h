@@ -75,7 +75,7 @@ class Site {
   std::map<uint64_t, std::vector<std::shared_ptr<const SegmentCode>>> segments;
   std::map<size_t, int64_t> segment_versions;  ///< by place: how many were compiled
   DynamicMemory memory;
-  uint32_t attempts = 0;
+  std::atomic<uint32_t> attempts{0};  ///< also read without the lock, for names of compiles
   std::atomic<bool> limit_reported{false};
   std::atomic<bool> calls_backward{false};  ///< the body is recorded through the tape
   std::vector<std::string> recompile_reasons, break_reasons;

@@ -116,7 +116,7 @@ Limit limit_of(const Site& site) {
     return {"recompile_limit", Eager::recompile_limit, flags.recompile_limit, true};
   // Segments of cut bodies count here, too.
   bool reached =
-      std::max<int64_t>(site.attempts, site.compiles) >= flags.accumulated_recompile_limit;
+      std::max<int64_t>(site.attempts.load(), site.compiles) >= flags.accumulated_recompile_limit;
   return {"accumulated_recompile_limit", Eager::accumulated_recompile_limit,
           flags.accumulated_recompile_limit, reached};
 }

@@ -129,9 +129,15 @@ Pt2TensorMeta read_tensor_meta(const JsonView& view, Pt2Expressions& expressions
   meta.device = read_device(view.field("device"));
   check_layout(view.field("layout"));
   check(meta.sizes.size() == meta.strides.size(), "{}: expected as many strides as sizes", view);
+  auto is_count = [](const Pt2Sym& sym) {
+    return sym.is_symbolic() || (sym.expr->kind == ExprKind::integer && sym.expr->integer() >= 0);
+  };
   for (const Pt2Sym& size : meta.sizes)
-    check(size.is_symbolic() || (size.expr->kind == ExprKind::integer && size.expr->integer() >= 0),
-          "{}: expected sizes of 0 or more, found {}", view, size);
+    check(is_count(size), "{}: expected sizes of 0 or more, found {}", view, size);
+  for (const Pt2Sym& stride : meta.strides)
+    check(is_count(stride), "{}: expected strides of 0 or more, found {}", view, stride);
+  check(is_count(meta.storage_offset), "{}: expected a storage offset of 0 or more, found {}", view,
+        meta.storage_offset);
   return meta;
 }
 

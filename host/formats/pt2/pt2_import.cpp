@@ -7,18 +7,28 @@
 #include "graph/verify.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
 
 namespace tenon::formats {
 
 namespace {
 
-bool may_alias(const Pt2Weight& a, const Pt2Weight& b) {
-  return a.record == b.record && a.dtype == b.dtype;
-}
+/// Memory that weights share.
+using WeightStorage = std::pair<std::string_view, Dtype>;
 
-bool same_view(const Pt2Weight& a, const Pt2Weight& b) {
-  return may_alias(a, b) && a.sizes == b.sizes && a.strides == b.strides && a.offset == b.offset;
-}
+WeightStorage storage_of(const Pt2Weight& w) { return {w.record, w.dtype}; }
+
+/// Weights that show the same elements are equal.
+struct ViewsInOrder {
+  bool operator()(const Pt2Weight* a, const Pt2Weight* b) const {
+    auto shown = [](const Pt2Weight& w) {
+      return std::tie(w.record, w.dtype, w.offset, w.sizes, w.strides);
+    };
+    return shown(*a) < shown(*b);
+  }
+};
 
 class Importer {
  public:
@@ -53,8 +63,10 @@ class Importer {
   Pt2Nodes nodes_;
   Pt2Scope scope_;
   ImportedModel model_;
-  std::vector<const Pt2Weight*> weights_;  // by graph input, null for the others
-  std::vector<uint32_t> graph_input_;      // by input of the program
+  std::vector<const Pt2Weight*> weights_;               // by graph input, null for the others
+  std::map<WeightStorage, uint32_t> first_input_over_;  // graph inputs
+  std::map<const Pt2Weight*, uint32_t, ViewsInOrder> input_that_shows_;
+  std::vector<uint32_t> graph_input_;  // by input of the program
   std::vector<ValueId> results_;
 };
 
@@ -77,11 +89,12 @@ void Importer::declare_symbols() {
 
 // Tied parameters are one input; other views of one storage are in one alias group.
 void Importer::add_weight(const Pt2Input& input, const Pt2Weight& weight) {
-  for (uint32_t i = 0; i < weights_.size(); ++i) {
-    if (!weights_[i] || !same_view(*weights_[i], weight)) continue;
-    scope_[input.name] = {graph_->inputs()[i], ValueKind::tensor, {}};
-    model_.inputs[i].names.push_back(input.target);
-    graph_input_.push_back(i);
+  auto index = static_cast<uint32_t>(weights_.size());
+  auto [shown, is_new] = input_that_shows_.try_emplace(&weight, index);
+  if (!is_new) {
+    scope_[input.name] = {graph_->inputs()[shown->second], ValueKind::tensor, {}};
+    model_.inputs[shown->second].names.push_back(input.target);
+    graph_input_.push_back(shown->second);
     return;
   }
   GraphValue value = nodes_.tensor_value(program_.graph, input.name);
@@ -92,11 +105,10 @@ void Importer::add_weight(const Pt2Input& input, const Pt2Weight& weight) {
   value.flags.buffer = !value.flags.parameter;
   value.flags.static_address = true;
   value.flags.requires_grad = value.flags.parameter && weight.requires_grad;
-  for (uint32_t i = 0; i < weights_.size(); ++i) {
-    if (!weights_[i] || !may_alias(*weights_[i], weight)) continue;
-    uint32_t& group = graph_->value(graph_->inputs()[i]).alias_group;
-    if (!group) group = i + 1;
-    value.alias_group = group;
+  auto [first, is_alone] = first_input_over_.try_emplace(storage_of(weight), index);
+  if (!is_alone) {
+    value.alias_group = first->second + 1;
+    graph_->value(graph_->inputs()[first->second]).alias_group = value.alias_group;
   }
   scope_[input.name] = {graph_->add_input(std::move(value)), ValueKind::tensor, {}};
   ModelInputKind kind = input.kind == Pt2InputKind::parameter ? ModelInputKind::parameter
@@ -235,14 +247,14 @@ void Importer::attach_weights() {
   std::vector<bool> written = written_inputs(*graph_);
   for (const ModelOutput& output : model_.outputs)
     if (output.kind == ModelOutputKind::write_back) written[output.input] = true;
-  for (size_t i = 0; i < weights_.size(); ++i)  // who shares the storage sees the write
-    for (size_t k = 0; k < weights_.size(); ++k)
-      if (weights_[i] && weights_[k] && written[k] && may_alias(*weights_[i], *weights_[k]))
-        written[i] = true;
+  std::set<WeightStorage> written_storages;
+  for (size_t i = 0; i < weights_.size(); ++i)
+    if (weights_[i] && written[i]) written_storages.insert(storage_of(*weights_[i]));
   Pt2Weights tensors(options_);
   for (size_t i = 0; i < weights_.size(); ++i) {
     if (!weights_[i]) continue;
-    model_.inputs[i].tensor = tensors.tensor(*weights_[i], written[i] || options_.own_weights);
+    bool is_written = written_storages.contains(storage_of(*weights_[i]));  // or who shares it
+    model_.inputs[i].tensor = tensors.tensor(*weights_[i], is_written || options_.own_weights);
   }
 }
 

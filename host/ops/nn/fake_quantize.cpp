@@ -13,6 +13,7 @@
 #include <tenon/ops/index.h>
 #include <tenon/ops/nn.h>
 #include <tenon/ops/pointwise.h>
+#include <tenon/ops/reduce.h>
 #include <tenon/ops/view.h>
 
 namespace tenon::ops {
@@ -20,6 +21,7 @@ namespace tenon::ops {
 namespace {
 
 using Pair = std::tuple<Tensor, Tensor>;
+using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
 void check_range(std::string_view op, const Tensor& self, int64_t low, int64_t high) {
   require(is_floating(self.dtype()), ErrorCode::unsupported,
@@ -84,6 +86,75 @@ Pair by_channel(const Tensor& self, const Tensor& scale, const Tensor& zero_poin
                    zero_point.dtype() == Dtype::i32);
 }
 
+/// A scale and a zero point that are trained, as they broadcast with self. All f32.
+struct Learned {
+  Tensor scale, zero_point;
+};
+
+// A zero point counts as the nearest whole number in the range, of two the even one. PyTorch's
+// derivative by one scale adds a half and drops the fraction instead.
+Tensor whole_zero_point(const Tensor& zero_point, int64_t low, int64_t high) {
+  return clamp(round(zero_point), Number(low), Number(high));
+}
+
+Tensor first_of(const Tensor& t) { return to(select(flatten(t), 0, 0), Dtype::f32); }
+
+Learned learned_of_channels(const Tensor& self, const Tensor& scale, const Tensor& zero_point,
+                            int64_t axis, int64_t low, int64_t high) {
+  require(axis >= 0 && axis < self.dim(),
+          "_fake_quantize_learnable_per_channel_affine: axis must be a dimension of self, found {} "
+          "for {}",
+          axis, self);
+  for (const Tensor* t : {&scale, &zero_point})
+    require(t->dim() == 1 && bool(t->size(0) == self.size(axis)),
+            "_fake_quantize_learnable_per_channel_affine: a scale and a zero_point for each of {} "
+            "channels are expected, found {}",
+            self.size(axis), *t);
+  Dims sizes(static_cast<size_t>(self.dim()), SymInt(1));
+  sizes[static_cast<size_t>(axis)] = self.size(axis);
+  auto shaped = [&](const Tensor& t) { return reshape(to(t, Dtype::f32), list_of(sizes)); };
+  return {shaped(scale), whole_zero_point(shaped(zero_point), low, high)};
+}
+
+Tensor by_learned(const Tensor& self, const Learned& l, int64_t low, int64_t high) {
+  check_range("_fake_quantize_learnable", self, low, high);
+  return std::get<0>(quantized(self, l.scale, reciprocal(l.scale), l.zero_point, low, high));
+}
+
+// The gradients of self and, by element, those of the scale and of the zero point.
+Triple learned_gradients(const Tensor& grad, const Tensor& self, const Learned& l, int64_t low,
+                         int64_t high, double factor) {
+  check_range("_fake_quantize_learnable_backward", self, low, high);
+  Tensor inverse = reciprocal(l.scale), x = to(self, Dtype::f32), g = to(grad, Dtype::f32);
+  Tensor q = round(add(mul(x, inverse), l.zero_point));
+  Tensor below = lt(q, low), above = gt(q, high), outside = logical_or(below, above);
+  Tensor rounded = mul(sub(clamp(q, Number(low), Number(high)), l.zero_point), l.scale);
+  Tensor at_end = where(below, rsub(l.zero_point, Number(low)), rsub(l.zero_point, Number(high)));
+  Tensor of_scale = mul(where(outside, at_end, mul(sub(rounded, x), inverse)), g);
+  Tensor of_zero_point = where(outside, neg(mul(g, l.scale)), zeros_like(g));
+  return {masked_fill(grad, outside, 0), mul(of_scale, factor), mul(of_zero_point, factor)};
+}
+
+Triple learned_tensor_backward(const Tensor& grad, const Tensor& self, const Tensor& scale,
+                               const Tensor& zero_point, int64_t low, int64_t high, double factor) {
+  Tensor raised = add(first_of(zero_point), Number(0.5));
+  Learned l{first_of(scale), trunc(clamp(raised, Number(low), Number(high)))};
+  auto [of_self, of_scale, of_zero_point] = learned_gradients(grad, self, l, low, high, factor);
+  return {of_self, reshape(sum(of_scale), {1}), reshape(sum(of_zero_point), {1})};
+}
+
+Triple learned_channel_backward(const Tensor& grad, const Tensor& self, const Tensor& scale,
+                                const Tensor& zero_point, int64_t axis, int64_t low, int64_t high,
+                                double factor) {
+  Learned l = learned_of_channels(self, scale, zero_point, axis, low, high);
+  auto [of_self, of_scale, of_zero_point] = learned_gradients(grad, self, l, low, high, factor);
+  std::vector<int64_t> others;
+  for (int64_t d = 0; d < self.dim(); ++d)
+    if (d != axis) others.push_back(d);
+  auto of_channels = [&](const Tensor& t) { return others.empty() ? t : sum(t, others); };
+  return {of_self, of_channels(of_scale), of_channels(of_zero_point)};
+}
+
 Tensor masked(const Tensor& grad, const Tensor& mask) {
   require(mask.dtype() == Dtype::bool_, "fake_quantize: a mask of bool is expected, found {}",
           mask.dtype());
@@ -141,6 +212,38 @@ static constexpr OpDef nn_fake_quantize_rows[] = {
     {.schema = "fake_quantize_per_channel_affine_cachemask_backward(Tensor grad, Tensor mask) -> "
                "Tensor",
      .decomp = fn<masked>},
+    {.schema = "_fake_quantize_learnable_per_tensor_affine(Tensor self, Tensor scale, Tensor "
+               "zero_point, int quant_min, int quant_max, float grad_factor=1.) -> Tensor",
+     .decomp =
+         [](const Tensor& self, const Tensor& scale, const Tensor& zero_point, int64_t low,
+            int64_t high, double) {
+           return by_learned(self,
+                             {first_of(scale), whole_zero_point(first_of(zero_point), low, high)},
+                             low, high);
+         },
+     .vjp = {{"self, scale, zero_point",
+              "grad, self, scale, zero_point, quant_min, quant_max, grad_factor",
+              fn<_fake_quantize_learnable_per_tensor_affine_backward>}}},
+    {.schema = "_fake_quantize_learnable_per_tensor_affine_backward(Tensor grad, Tensor self, "
+               "Tensor scale, Tensor zero_point, int quant_min, int quant_max, float "
+               "grad_factor=1.) -> (Tensor, Tensor, Tensor)",
+     .decomp = fn<learned_tensor_backward>},
+    {.schema = "_fake_quantize_learnable_per_channel_affine(Tensor self, Tensor scale, Tensor "
+               "zero_point, int axis, int quant_min, int quant_max, float grad_factor=1.) -> "
+               "Tensor",
+     .decomp =
+         [](const Tensor& self, const Tensor& scale, const Tensor& zero_point, int64_t axis,
+            int64_t low, int64_t high, double) {
+           return by_learned(self, learned_of_channels(self, scale, zero_point, axis, low, high),
+                             low, high);
+         },
+     .vjp = {{"self, scale, zero_point",
+              "grad, self, scale, zero_point, axis, quant_min, quant_max, grad_factor",
+              fn<_fake_quantize_learnable_per_channel_affine_backward>}}},
+    {.schema = "_fake_quantize_learnable_per_channel_affine_backward(Tensor grad, Tensor self, "
+               "Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, float "
+               "grad_factor=1.) -> (Tensor, Tensor, Tensor)",
+     .decomp = fn<learned_channel_backward>},
 };
 
 extern constinit const OpFamily op_family_nn_fake_quantize{nn_fake_quantize_rows};

@@ -57,6 +57,22 @@ void nextafter_kernel(Tensor& out, const Tensor& self, const Tensor& other) {
   });
 }
 
+// self * 2^other. A whole exponent keeps the dtype of self. It is computed in f64, where no factor
+// leaves the range; of f64 itself, in three steps.
+Tensor scaled_by_power(const Tensor& self, const Tensor& other) {
+  bool is_whole = is_integral(other.dtype()) && other.dtype() != Dtype::bool_;
+  if (!is_floating(self.dtype()) || !is_whole) return mul(self, pow(Number(2.0), other));
+  const int steps = self.dtype() == Dtype::f64 ? 3 : 1;
+  Tensor exponent = clamp(other.to(Dtype::f64), Number(-700.0 * steps), Number(700.0 * steps));
+  Tensor result = self.to(Dtype::f64);
+  for (int left = steps; left > 1; --left) {
+    Tensor part = floor(exponent / double(left));
+    result = result * exp2(part);
+    exponent = exponent - part;
+  }
+  return (result * exp2(exponent)).to(self.dtype());
+}
+
 // ---- parts of numbers
 
 std::array<TensorMeta, 2> frexp_meta(const Tensor& self) {
@@ -243,8 +259,7 @@ static constexpr OpDef pointwise_special_rows[] =
                   [](const Tensor& g,
                      const Tensor& exponent) { return g.div(exponent.to(g.dtype()).exp2()); }}}},
         {.schema = "ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
-         .decomp = [](const Tensor& self,
-                      const Tensor& other) { return mul(self, pow(Number(2.0), other)); }},
+         .decomp = fn<scaled_by_power>},
         {.schema = "round.decimals(Tensor self, *, int decimals) -> Tensor",
          .decomp = fn<round_decimals>},
         {.schema = "special_round(Tensor self, *, int decimals=0) -> Tensor",

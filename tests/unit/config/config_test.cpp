@@ -420,6 +420,19 @@ TEST_F(Config, WritingASettingKeepsTheRestOfTheFile) {
       std::string::npos);
 }
 
+TEST_F(Config, WritingASettingFollowsNoLinkAndKeepsRights) {
+  std::string path = file("user/tenon/dynamo.toml", ""), other = file("other.txt", "kept");
+  std::filesystem::permissions(
+      path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  std::filesystem::create_symlink(other, path + ".new");
+  write_setting(path, "dynamo.recompile_limit", "6");
+  EXPECT_EQ(text_of(other), "kept");
+  EXPECT_EQ(text_of(path), "[dynamo]\nrecompile_limit = 6\n");
+  EXPECT_EQ(std::filesystem::status(path).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(path + ".new")));
+}
+
 TEST_F(Config, ManyThreadsMayReadWhileOneSets) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> readers;

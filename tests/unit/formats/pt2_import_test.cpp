@@ -11,6 +11,8 @@
 
 #include <tenon/ops.h>
 
+#include <ctime>
+
 namespace tenon::formats {
 namespace {
 
@@ -136,6 +138,41 @@ TEST(Pt2Import, WeightsThatAreWrittenAreCopies) {
   EXPECT_EQ(buffer.to_vector<float>(), (std::vector<float>{20, 40}));
   ImportedModel again = import_pt2(program);
   EXPECT_EQ(again.inputs[1].tensor.to_vector<float>(), (std::vector<float>{10, 20}));
+}
+
+// Time in proportion to their number: 40000 take half a second, a look at each pair took twenty.
+TEST(Pt2Import, ManyWeightsMayShareOneStorage) {
+  constexpr int n_views = 40000;
+  Pt2Program program = linear_archive().read();
+  const size_t n_inputs = program.inputs.size();
+  for (int i = 0; i < n_views; ++i) {
+    std::string name = "v" + std::to_string(100000 + i);  // behind "fc.w" in the order of names
+    Pt2Weight view = program.weights[0];
+    view.name = name;
+    view.sizes = {1};
+    view.strides = {i + 1};
+    program.weights.push_back(view);
+    Pt2Argument value;
+    value.kind = Pt2Kind::tensor;
+    value.text = name;
+    program.inputs.push_back({Pt2InputKind::parameter, name, name, true, value});
+    program.graph.inputs.push_back(value);
+    Pt2TensorMeta meta = program.graph.tensors.at("p_w");
+    meta.sizes.resize(1);
+    meta.strides.resize(1);
+    program.graph.tensors[name] = meta;
+  }
+  std::clock_t begin = std::clock();
+  ImportedModel model = import_pt2(program);
+  EXPECT_LT(double(std::clock() - begin) / CLOCKS_PER_SEC, 8);
+  ASSERT_EQ(model.graph->inputs().size(), n_inputs + n_views);
+  auto group_of = [&](size_t i) {
+    return model.graph->value(model.graph->inputs()[i]).alias_group;
+  };
+  EXPECT_NE(group_of(0), 0u);
+  EXPECT_EQ(group_of(n_inputs), group_of(0));
+  EXPECT_EQ(group_of(n_inputs + n_views - 1), group_of(0));
+  EXPECT_EQ(model.inputs.back().tensor.data(), model.inputs[0].tensor.data());
 }
 
 // "s8" with an example value, as archives write it.

@@ -213,6 +213,14 @@ TEST(Pt2Refusals, Weights) {
   EXPECT_EQ(larger.read().weights[0].storage.span.size(), 240u);
 }
 
+TEST(Pt2Refusals, LayoutsOfValues) {
+  const std::string bias = R"("b_c": )" + tensor_meta("2", "1");
+  expect_model_refusal(bias, R"("b_c": )" + tensor_meta("-2", "1"), "sizes of 0 or more");
+  expect_model_refusal(bias, R"("b_c": )" + tensor_meta("2", "-1"), "strides of 0 or more");
+  expect_model_refusal(bias, R"("b_c": )" + tensor_meta("2", "1", "7", "-1"),
+                       "a storage offset of 0 or more");
+}
+
 TEST(Pt2Refusals, Ranks) {
   std::string ones = "1";
   for (int i = 0; i < 64; ++i) ones += ",1";

@@ -115,6 +115,14 @@ TEST(Complex, ReductionsAndProducts) {
               1e-12);
 }
 
+TEST(Complex, InnerProductsConjugateTheirFirstVector) {
+  Tensor z = example(), w = z * 2.0 + 1.0;
+  Complex expected = 0;
+  for (size_t i = 0; i < 4; ++i) expected += std::conj(values_of(z)[i]) * values_of(w)[i];
+  EXPECT_NEAR(std::abs(values_of(vdot(z, w))[0] - expected), 0, 1e-12);
+  EXPECT_NEAR(std::abs(values_of(linalg_vecdot(z, w))[0] - expected), 0, 1e-12);
+}
+
 TEST(Complex, ComparisonsLookAtBothParts) {
   Tensor z = complex_example(), other = complex(real_parts(), tensor({-0.5, 1.0, 2.0, 4.0}));
   EXPECT_EQ(eq(z, other).to(Dtype::i64).to_vector<int64_t>(), (std::vector<int64_t>{1, 1, 1, 0}));

@@ -43,6 +43,26 @@ TEST(SpecialRows, EigenvectorsOfASymmetricMatrixDiagonaliseIt) {
   for (size_t i = 0; i < left.size(); ++i) EXPECT_NEAR(left[i], right[i], 1e-9);
 }
 
+// The power of two alone may be out of range where the product is not.
+TEST(SpecialRows, AWholeExponentKeepsTheDtypeAndTheRange) {
+  struct Sample {
+    double number;
+    int exponent;
+  };
+  const Sample samples[] = {{3e38, -200}, {1e-40, 200},   {1, 200},      {1, -200},
+                            {5, 3},       {1e308, -2000}, {-0.75, 2000}, {0, 2000000000}};
+  for (Dtype dtype : {Dtype::bf16, Dtype::f16, Dtype::f32, Dtype::f64})
+    for (const Sample& s : samples) {
+      Tensor x = full({1}, s.number, Dtype::f64).to(dtype);
+      Tensor found = ldexp(x, full({1}, s.exponent, Dtype::i32));
+      EXPECT_EQ(found.dtype(), dtype);
+      double exact = std::ldexp(values_of(x)[0], s.exponent);
+      EXPECT_EQ(values_of(found), values_of(full({1}, exact, Dtype::f64).to(dtype)))
+          << s.number << " " << s.exponent;
+    }
+  EXPECT_EQ(ldexp(ones({1}), ones({1}, Dtype::f64)).dtype(), Dtype::f64);
+}
+
 TEST(SpecialRows, MovedAxesAreAView) {
   Tensor x = arange(24, Dtype::f32).reshape({2, 3, 4}), moved = moveaxis(x, {2}, {0});
   EXPECT_EQ(values_of(moved), values_of(x.permute({2, 0, 1})));
