@@ -64,8 +64,7 @@ static constexpr OpDef rows[] = {
                                  })}})},
     {.schema = "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
      .variants = in_place,
-     .formula = pointwise<numbers>(
-         [](auto x, auto lo, auto hi) { return select(x < lo, lo, select(x > hi, hi, x)); }),
+     .formula = pointwise<numbers>(fast::hardtanh),
      .vjp = {{"self", "grad, self, min_val, max_val",
               [](const Tensor& g, const Tensor& x, Number lo, Number hi) {
                 return hardtanh_backward(g, x, lo, hi);
