@@ -92,8 +92,9 @@ std::optional<Taking> taking(const Operation& o, Id accumulator) {
       using enum ChainForm;
       size_t chosen = is(2) ? 3 : 2;
       bool are_single = o.is_single(other) && o.is_single(chosen);
-      ChainForm form = is(2) ? are_single ? compared_if_true_and_singles : compared_if_true
-                             : are_single ? compared_if_false_and_singles : compared_if_false;
+      ChainForm form = is(2)        ? are_single ? compared_if_true_and_singles : compared_if_true
+                       : are_single ? compared_if_false_and_singles
+                                    : compared_if_false;
       return Taking{form, code, {other, chosen, 4}, 2};
     }
     if (is(2)) return Taking{ChainForm::if_true, o.code, {0, 1, 3}};
@@ -195,7 +196,7 @@ class Writer {
     for (size_t i = 0; i < 3 && take.others[i] < 4; ++i) {
       Id id = o.operands[take.others[i]];
       bool is_single = o.is_single(take.others[i]);
-      places[i] = !is_single    ? place_of(id)
+      places[i] = !is_single                 ? place_of(id)
                   : is_of_numbers(take.form) ? place_in(out_.numbers, number, id)
                                              : place_in(out_.vectors, vector, id);
     }
@@ -206,7 +207,8 @@ class Writer {
     Id id = operations_[i].out;
     auto next = i + 1 < operations_.size() ? taking(operations_[i + 1], id) : std::nullopt;
     bool is_used_later = uses_[id] > (next ? next->n_taken : 0);
-    std::ranges::replace_if(saved_, [&](Id s) { return s != none && uses_[s] == 0; }, none);
+    std::ranges::replace_if(
+        saved_, [&](Id s) { return s != none && uses_[s] == 0; }, none);
     if (is_needed) return add(ChainForm::save, 0, {block_place(id, false)});
     if (!is_used_later) return;
     auto free = std::ranges::find(saved_, none);
@@ -306,7 +308,8 @@ bool ChainMaker::can_wait(const Step& s, const Group& group) const {
   auto is_touched = [&](Id r) {
     if (r == none) return false;
     bool is_same = r == s.out;
-    return is_same || (s.is_block && s.what != Do::point && code_.offsets[r] == code_.offsets[s.out]);
+    return is_same ||
+           (s.is_block && s.what != Do::point && code_.offsets[r] == code_.offsets[s.out]);
   };
   return std::ranges::none_of(group.steps, [&](const Step& step) {
     std::array<Id, 4> operands = operands_of(step);

@@ -32,9 +32,8 @@ namespace {
 #define BLOCKS_ACCUMULATOR \
   Vector v0, Vector v1, Vector v2, Vector v3, Vector v4, Vector v5, Vector v6, Vector v7
 #define BLOCKS_WHERE const ChainStep *s, const ChainPlace *places, int64_t offset
-#define BLOCKS_NEXT \
-  return as_operation(s[1])(v0, v1, v2, v3, v4, v5, v6, v7, s + 1, places, offset)
-#define BLOCKS_ALL(f)                                                                      \
+#define BLOCKS_NEXT return as_operation(s[1])(v0, v1, v2, v3, v4, v5, v6, v7, s + 1, places, offset)
+#define BLOCKS_ALL(f)                                                                       \
   v0 = f(v0, 0), v1 = f(v1, 1), v2 = f(v2, 2), v3 = f(v3, 3), v4 = f(v4, 4), v5 = f(v5, 5), \
   v6 = f(v6, 6), v7 = f(v7, 7)
 

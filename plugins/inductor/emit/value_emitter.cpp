@@ -202,6 +202,11 @@ Value* short_quotient(llvm::IRBuilder<>& b, Value* lanes, uint64_t divisor) {
   return b.CreateLShr(b.CreateMul(lanes, all(inverse)), all(shift));
 }
 
+Value* inverse_of(llvm::IRBuilder<>& b, Value* number) {
+  Value* real = b.CreateUIToFP(number, b.getDoubleTy());
+  return b.CreateFDiv(llvm::ConstantFP::get(b.getDoubleTy(), 1.0), real);
+}
+
 /// Quotient and rest of lanes below 2^50 that are not negative.
 struct Divided {
   Value *quotient, *rest;
@@ -289,16 +294,6 @@ Value* ValueEmitter::lane_index(Id i) {
   return scopes_[scope].repeated[key] = out;
 }
 
-// In f64, where the index is known.
-Value* ValueEmitter::inverse_of(Id i) {
-  Value* number = index(i);
-  scopes_.go_to(scopes_.of_index(i));
-  Value* real = b_.CreateUIToFP(number, b_.getDoubleTy());
-  Value* out = b_.CreateFDiv(llvm::ConstantFP::get(b_.getDoubleTy(), 1.0), real);
-  scopes_.go_to(std::max(lanes_.scope, scopes_.of_index(i)));
-  return out;
-}
-
 Value* ValueEmitter::emit_lane_index(Id i) {
   const IndexNode n = x_.index_at(i);
   size_t scope = std::max(lanes_.scope, scopes_.of_index(i));
@@ -330,7 +325,11 @@ Value* ValueEmitter::emit_lane_index(Id i) {
   bool plain = range.lower >= 0 && x_.range(n.operands[1]).lower > 0;
   // No memory has 2^50 elements, and what is counted are elements or less.
   if (divides && plain && !scopes_.index_varies(n.operands[1])) {
-    Divided d = divided(b_, operands[0], operands[1], repeat(inverse_of(n.operands[1])));
+    Value* number = index(n.operands[1]);
+    scopes_.go_to(scopes_.of_index(n.operands[1]));
+    Value* inverse = inverse_of(b_, number);
+    scopes_.go_to(scope);
+    Divided d = divided(b_, operands[0], operands[1], repeat(inverse));
     return n.kind == IndexKind::floordiv ? d.quotient : d.rest;
   }
   return integer_op(b_, n.kind, operands[0], operands[1], plain);

@@ -63,7 +63,6 @@ class ValueEmitter {
   void report(llvm::Value* bad, KernelError error);
   llvm::Value* emit_index(Id i);
   llvm::Value* emit_lane_index(Id i);
-  llvm::Value* inverse_of(Id i);
   llvm::Value* sum_by_scope(const loopir::IndexNode& n);
 
   llvm::IRBuilder<>& b_;
