@@ -83,9 +83,16 @@ void Machine::make_ready(const Step& s, Ready& out) const {
 
 Machine::Machine(Code code) : code_(std::move(code)) {
   check_code(code_);
-  for (const Body& b : code_.bodies) {
-    auto& ready = bodies_.emplace_back();
-    for (const Step& s : b.steps) make_ready(s, ready.emplace_back());
+  ChainMaker chains(code_);
+  for (size_t b = 0; b < code_.bodies.size(); ++b) make_body(chains.chained(b));
+}
+
+void Machine::make_body(Chained body) {
+  std::vector<Ready>& ready = bodies_.emplace_back();
+  for (const Step& s : body.steps) make_ready(s, ready.emplace_back());
+  for (auto& [first, chain] : body.chains) {
+    chains_.push_back(std::make_unique<Chain>(std::move(chain)));
+    ready[first].chain = chains_.back().get();
   }
 }
 

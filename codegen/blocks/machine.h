@@ -1,9 +1,12 @@
 // Runs code for blocks.
 #pragma once
 
+#include "chains.h"
 #include "code.h"
 
 #include <inductor_runtime/kernel_interface.h>
+
+#include <memory>
 
 namespace blocks {
 
@@ -21,9 +24,11 @@ class Machine final : public inductor::KernelBody {
   struct Run;
   struct Ready;  // a step with the functions that it calls
   void make_ready(const Step& s, Ready& out) const;
+  void make_body(Chained body);
 
   Code code_;
   std::vector<std::vector<Ready>> bodies_;
+  std::vector<std::unique_ptr<Chain>> chains_;
 };
 
 }  // namespace blocks

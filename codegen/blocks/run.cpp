@@ -390,7 +390,16 @@ inline void Machine::Run::step(const Ready& r) {
 }
 
 void Machine::Run::body(size_t i) {
-  for (const Ready& r : machine.bodies_[i]) step(r);
+  const std::vector<Ready>& steps = machine.bodies_[i];
+  for (size_t k = 0; k < steps.size(); ++k) {
+    const Chain* chain = steps[k].chain;
+    if (!chain || n < elements().chain_elements) {
+      step(steps[k]);
+      continue;
+    }
+    chain->run(values, raw, n);
+    k += chain->n_steps - 1;
+  }
 }
 
 }  // namespace blocks

@@ -19,6 +19,7 @@ struct Machine::Ready {
   Apply convert = nullptr;                   // between memory and register
   Apply widen = nullptr, combine = nullptr;  // of stores that change what is there
   size_t item = 0;                           // bytes in memory
+  const Chain* chain = nullptr;              // that begins here
 };
 
 /// One call, on one thread.

@@ -1,6 +1,8 @@
 // Complex arithmetic on real and imaginary parts.
 #include "ops/complex_forms.h"
 
+#include "core/dispatch.h"
+#include "ops/kernel_loops.h"
 #include "ops/linalg/product.h"
 #include "ops/promotion.h"
 
@@ -34,6 +36,22 @@ namespace {
 struct Parts {
   Tensor re, im;
 };
+
+// Whether nobody records what is done to them, neither a graph nor a derivative.
+bool are_computed_only(std::initializer_list<const Tensor*> tensors) {
+  if (thread_modes.tracer || thread_modes.follower) return false;
+  return std::ranges::all_of(tensors, [](const Tensor* t) {
+    return !t->is_fake() && t->device().type == DeviceType::cpu &&
+           !(thread_modes.grad_enabled && t->requires_grad());
+  });
+}
+
+// Whether they are pairs of f32 or f64 in the same places.
+bool are_alike_pairs(const Tensor& a, const Tensor& b) {
+  bool is_computed = a.dtype() == Dtype::c64 || a.dtype() == Dtype::c128;
+  return is_computed && a.dtype() == b.dtype() && a.is_contiguous() && b.is_contiguous() &&
+         std::ranges::equal(sizes_of(a), sizes_of(b)) && are_computed_only({&a, &b});
+}
 
 Parts parts_of(const Tensor& t) {
   if (!is_complex(t.dtype())) return {t, {}};
@@ -102,6 +120,8 @@ Tensor true_where_any(const Tensor& t, const F& f) {
 }  // namespace
 
 Tensor complex_add(const Tensor& self, const Tensor& other, Number alpha) {
+  if (are_alike_pairs(self, other))
+    return view_as_complex(add(view_as_real(self), view_as_real(other), alpha));
   Parts a = parts_of(self), b = parts_of(other);
   Tensor im = !b.im.defined() ? a.im : !a.im.defined() ? mul(b.im, alpha) : add(a.im, b.im, alpha);
   return joined(add(a.re, b.re, alpha), im);
@@ -113,6 +133,8 @@ Tensor complex_add_number(const Tensor& self, Number other, Number alpha) {
 }
 
 Tensor complex_sub(const Tensor& self, const Tensor& other, Number alpha) {
+  if (are_alike_pairs(self, other))
+    return view_as_complex(sub(view_as_real(self), view_as_real(other), alpha));
   Parts a = parts_of(self), b = parts_of(other);
   Tensor im = !b.im.defined()   ? a.im
               : !a.im.defined() ? neg(mul(b.im, alpha))
@@ -126,10 +148,17 @@ Tensor complex_sub_number(const Tensor& self, Number other, Number alpha) {
 }
 
 Tensor complex_mul(const Tensor& self, const Tensor& other) {
+  if (are_alike_pairs(self, other)) {
+    Tensor out = make_tensor(contiguous_meta(self.sizes(), self.dtype()));
+    multiply_pairs(view_as_real(self).dtype(), data_of<void>(out), data_of<void>(self),
+                   data_of<void>(other), numel_of(out));
+    return out;
+  }
   return product_of(self, other, [](const Tensor& a, const Tensor& b) { return mul(a, b); });
 }
 
 Tensor complex_mul_number(const Tensor& self, Number other) {
+  if (are_alike_pairs(self, self)) return view_as_complex(mul(view_as_real(self), other));
   return each_part(self, [&](const Tensor& t) { return mul(t, other); });
 }
 

@@ -2,6 +2,7 @@
 #include "ops/kernel_loops.h"
 
 #include "core/kernels/pointwise_loop.h"
+#include "core/threads/thread_pool.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
 
@@ -22,7 +23,25 @@ void convert_one(void* to, Dtype to_dtype, const void* from, Dtype from_dtype) {
   copy_strided({to, to_dtype, nullptr}, {const_cast<void*>(from), from_dtype, nullptr}, {});
 }
 
+template <class T>
+void multiply_pairs(T* out, const T* a, const T* b, int64_t n) {
+  for (int64_t i = 0; i < n; ++i, out += 2, a += 2, b += 2) {
+    T re = a[0] * b[0] - a[1] * b[1], im = a[0] * b[1] + a[1] * b[0];
+    out[0] = re, out[1] = im;
+  }
+}
+
 }  // namespace
+
+void multiply_pairs(Dtype real, void* out, const void* a, const void* b, int64_t n) {
+  parallel_for(0, n, 16 * 1024, [&](int64_t lo, int64_t hi) {
+    auto run = [&]<class T>() {
+      auto at = [lo](const void* p) { return static_cast<const T*>(p) + 2 * lo; };
+      multiply_pairs(static_cast<T*>(out) + 2 * lo, at(a), at(b), hi - lo);
+    };
+    real == Dtype::f32 ? run.template operator()<float>() : run.template operator()<double>();
+  });
+}
 
 void copy_elements(const Tensor& dst, const Tensor& src) {
   copy_with_strides(dst, src, impl_of(src)->strides);

@@ -193,6 +193,11 @@ void for_each_offset(const Walk<N>& walk, F&& f) {
   });
 }
 
+// ---- products, ops/kernel_loops.cpp
+
+/// out[i] = a[i] b[i] of n pairs of real numbers, complex ones, of f32 or f64.
+void multiply_pairs(Dtype real, void* out, const void* a, const void* b, int64_t n);
+
 // ---- copies, ops/kernel_loops.cpp
 
 /// dst[i] = src[i] converted, for any two dtypes and strides; same sizes, no overlap.

@@ -45,6 +45,39 @@ enum class Fold : uint8_t {
   log_sum_exp
 };
 
+/// What an operation of a chain does with the accumulator. `first`, `second`, `both`: which operand of
+/// a primitive of two it is. Of a choice by a comparison: the first number that is compared, or what
+/// is chosen.
+enum class ChainForm : uint8_t {
+  load,
+  load_single,
+  save,
+  end,
+  alone,
+  first,
+  first_and_single,
+  second,
+  second_and_single,
+  both,
+  compared,
+  if_true,
+  if_false,
+  compared_if_true,  // both
+  compared_if_true_and_singles,
+  compared_if_false,
+  compared_if_false_and_singles
+};
+/// An operation, and the places of its other operands.
+struct ChainStep {
+  void (*run)();
+  uint32_t a = 0, b = 0, c = 0;
+};
+/// Where an operand lies: from group to group one further on (`mask` is -1), or always there (0).
+struct ChainPlace {
+  std::byte* at;
+  int64_t mask, next;  // next: bytes from one vector to another
+};
+
 struct Elements {
   /// A scalar primitive (TN_F_...), casts included; null where it has none for the types. `select`
   /// takes blocks only.
@@ -56,6 +89,11 @@ struct Elements {
   /// Over n elements; of an operand that the loop does not have, null.
   void (*run_joined)(JoinedLoop loop, float* out, const float* const* operands, unsigned singles,
                      int64_t n);
+  /// An operation of a chain, of the primitive or comparison `code`; null where there is none.
+  void (*(*chained)(ChainForm form, uint16_t code))();
+  /// Runs steps, the last of which is `end`, for groups of `chain_elements` elements.
+  void (*run_chain)(const ChainStep* steps, const ChainPlace* places, int64_t n_groups);
+  int64_t vector_bytes, chain_elements;
   /// Of the type, or, sums of f32, in f64.
   Accumulate (*fold)(Fold fold, Type type, Type state, bool by_lanes);
   /// Each element is replaced by what is folded up to it: from `state`, which is left behind it.
@@ -74,6 +112,8 @@ const Elements& elements();
   JoinedLoop find_joined(uint16_t inner, uint16_t outer, bool is_second, unsigned singles);    \
   void run_joined(JoinedLoop loop, float* out, const float* const* operands, unsigned singles, \
                   int64_t n);                                                                  \
+  void (*find_chained(ChainForm form, uint16_t code))();                                       \
+  void run_chain(const ChainStep* steps, const ChainPlace* places, int64_t n_groups);          \
   }
 BLOCKS_LEVEL_OF(base)
 BLOCKS_LEVEL_OF(avx2)

@@ -25,7 +25,8 @@
 
 namespace blocks::BLOCKS_LEVEL {
 
-const Elements table = {find_primitive, find_joined, run_joined, find_fold, find_scan, find_places,
-                        from_half,      from_bf16,   to_half,    to_bf16,   to_truth};
+const Elements table = {find_primitive, find_joined, run_joined, find_chained, run_chain,
+                        vector_bytes,   8 * lanes,   find_fold,  find_scan,    find_places,
+                        from_half,      from_bf16,   to_half,    to_bf16,      to_truth};
 
 }  // namespace blocks::BLOCKS_LEVEL

@@ -5,7 +5,7 @@
 // Method: vscalefps multiplies by 2^n, rounded once, where results are subnormal too. A quotient is
 //   that of vrcp14ps, brought to 28 bits by one step of Newton's, and put right by what it leaves.
 //   The polynomials are those of functions.h.
-// Cost: 13 instructions for exp, 22 for sigmoid, 30 for tanh; 0.2 to 0.4 ns an element.
+// Cost: 13 instructions for exp, 18 for sigmoid, 24 for tanh; 0.2 to 0.4 ns an element.
 // Errors: as in functions.h.
 #pragma once
 
@@ -53,16 +53,19 @@ struct SigmoidVector {
     return x < 0 ? e * part : part;
   }
 };
+/// -expm1(-2|x|) / (expm1(-2|x|) + 2), with the sign of x.
 struct TanhVector {
   BLOCKS_INLINE Vector run(Vector x) {
-    constexpr float terms[] = {-0.333333313f, 0.133332223f,    -0.053948462f,
-                               0.0217087474f, -0.00819507334f, 0.00215761387f};
-    Vector a = _mm512_abs_ps(x), z = x * x;
-    Vector near = fused(a * z, polynomial(z, terms), a);
-    Vector e = exp_within(at_most(a + a, 20));  // beyond 10 the result is 1
-    Vector far = 1 - quotient(all(2), e + 1);
-    Vector result = a >= 0.625f ? far : near;
-    return _mm512_or_ps(result, _mm512_and_ps(x, all(-0.0f)));
+    constexpr float terms[] = {0.49999997f, 0.16666542f, 0.0416675955f, 0.00836667884f,
+                               0.00138581556f};
+    Vector z = at_least(_mm512_abs_ps(x) * -2.0f, -20);  // beyond the result is 1
+    Vector n = _mm512_roundscale_ps(z * 0x1.715476p+0f, _MM_FROUND_TO_NEAREST_INT);
+    Vector r = _mm512_fnmadd_ps(n, all(0x1.62e4p-1f), z);
+    r = _mm512_fnmadd_ps(n, all(0x1.7f7d1cp-20f), r);
+    Vector power = _mm512_scalef_ps(all(1), n);
+    Vector less_one = fused(fused(r * r, polynomial(r, terms), r), power, power - 1);
+    Vector result = quotient(less_one, less_one + 2);
+    return _mm512_or_ps(_mm512_abs_ps(result), _mm512_and_ps(x, all(-0.0f)));
   }
 };
 

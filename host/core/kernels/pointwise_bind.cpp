@@ -210,11 +210,12 @@ BoundProgram bind(const ScalarProgram& program, Dtype compute, std::span<const B
           "formula: cannot compute in {}; f16 and bf16 are computed in f32, other types are stored "
           "only",
           compute);
-  ScalarProgram specialized = specialize(program, compute, inputs);
-  if (compute == Dtype::f32)
-    if (FastFormula formula = fast_formula(specialized); formula != FastFormula::none)
-      return plan_of(formula, specialized);
-  return Binder(specialized, compute).bind();
+  if (compute == Dtype::f32) {  // loops take numbers as they come
+    ScalarProgram open = specialize(program, compute, {});
+    if (FastFormula formula = fast_formula(open); formula != FastFormula::none)
+      return plan_of(formula, open);
+  }
+  return Binder(specialize(program, compute, inputs), compute).bind();
 }
 
 }  // namespace tenon

@@ -13,6 +13,11 @@ namespace tenon::fast {
 
 inline constexpr auto relu = [](auto x) { return select(x < 0, 0, x); };
 inline constexpr auto leaky_relu = [](auto x, auto slope) { return select(x > 0, x, x * slope); };
+inline constexpr auto relu6 = [](auto x) { return select(x < 0, 0, select(x > 6, 6, x)); };
+inline constexpr auto hardsigmoid = [](auto x) { return min(max(x + 3, 0), 6) / 6; };
+inline constexpr auto hardtanh = [](auto x, auto lo, auto hi) {
+  return select(x < lo, lo, select(x > hi, hi, x));
+};
 inline constexpr auto gelu = [](auto x) { return x * 0.5 * (1 + erf(x * 0.70710678118654752440)); };
 inline constexpr auto gelu_tanh = [](auto x) {
   return x * 0.5 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
@@ -33,6 +38,9 @@ inline constexpr auto tanh_backward = [](auto g, auto y) { return g * (1 - y * y
 #define TENON_FAST_FORMULAS(X) \
   X(relu, 1, 0)                \
   X(leaky_relu, 2, 2)          \
+  X(hardtanh, 3, 6)            \
+  X(relu6, 1, 0)               \
+  X(hardsigmoid, 1, 0)         \
   X(gelu, 1, 0)                \
   X(gelu_tanh, 1, 0)           \
   X(hardswish, 1, 0)           \

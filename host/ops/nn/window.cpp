@@ -72,8 +72,15 @@ struct BestOfRow {
   int32_t place[most];
 
   template <int64_t known_stride>
-  void take(const float* x, int64_t n, int64_t stride, int32_t at) {
+  void take(const float* x, int64_t n, int64_t stride, int32_t at, bool with_places) {
     int64_t step = known_stride == 0 ? stride : known_stride;
+    if (!with_places) {
+      for (int64_t i = 0; i < n; ++i) {
+        float v = x[i * step];
+        value[i] = (v > value[i]) | (v != v) ? v : value[i];
+      }
+      return;
+    }
     for (int64_t i = 0; i < n; ++i) {
       float v = x[i * step];
       bool wins = (v > value[i]) | (v != v);
@@ -84,7 +91,8 @@ struct BestOfRow {
 };
 
 void largest_of_row(const float* plane, const PoolPlanes& p, const Window& d, const Window& h,
-                    const Window& first, int64_t n, int64_t stride, BestOfRow& best) {
+                    const Window& first, int64_t n, int64_t stride, bool with_places,
+                    BestOfRow& best) {
   auto place = [&](int64_t z, int64_t y) {
     return (z * p.in_sizes[1] + y) * p.in_sizes[2] + first.start;
   };
@@ -98,9 +106,9 @@ void largest_of_row(const float* plane, const PoolPlanes& p, const Window& d, co
         int64_t z = d.start + i * d.step, y = h.start + j * h.step, x = k * first.step;
         const float* row = plane + z * p.in_steps[0] + y * p.in_steps[1] + first.start + x;
         auto at = static_cast<int32_t>(place(z, y) + x);
-        stride == 1   ? best.take<1>(row, n, stride, at)
-        : stride == 2 ? best.take<2>(row, n, stride, at)
-                      : best.take<0>(row, n, stride, at);
+        stride == 1   ? best.take<1>(row, n, stride, at, with_places)
+        : stride == 2 ? best.take<2>(row, n, stride, at, with_places)
+                      : best.take<0>(row, n, stride, at, with_places);
       }
 }
 
@@ -127,7 +135,8 @@ void largest_in_plane(const float* plane, const PoolPlanes& p, const Windows& wi
           continue;
         }
         int64_t n = std::min(BestOfRow::most, r.last - x);
-        largest_of_row(plane, p, d, h, row[static_cast<size_t>(x)], n, r.stride, best);
+        largest_of_row(plane, p, d, h, row[static_cast<size_t>(x)], n, r.stride, places != nullptr,
+                       best);
         std::copy_n(best.value, n, out + at + x);
         if (places) std::copy_n(best.place, n, places + at + x);
         x += n;

@@ -22,7 +22,7 @@ static constexpr OpDef pointwise_activation_rows[] = {
               [](const Tensor& g, const Tensor& y) { return threshold_backward(g, y, 0); }}}},
     {.schema = "relu6(Tensor self) -> Tensor",
      .variants = in_place,
-     .formula = pointwise<numbers>([](auto x) { return select(x < 0, 0, select(x > 6, 6, x)); }),
+     .formula = pointwise<numbers>(fast::relu6),
      .vjp = {{"self", "grad, self",
               [](const Tensor& g, const Tensor& x) { return hardtanh_backward(g, x, 0, 6); }}}},
     {.schema = "silu(Tensor self) -> Tensor",
@@ -64,15 +64,14 @@ static constexpr OpDef pointwise_activation_rows[] = {
                                  })}})},
     {.schema = "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
      .variants = in_place,
-     .formula = pointwise<numbers>(
-         [](auto x, auto lo, auto hi) { return select(x < lo, lo, select(x > hi, hi, x)); }),
+     .formula = pointwise<numbers>(fast::hardtanh),
      .vjp = {{"self", "grad, self, min_val, max_val",
               [](const Tensor& g, const Tensor& x, Number lo, Number hi) {
                 return hardtanh_backward(g, x, lo, hi);
               }}}},
     {.schema = "hardsigmoid(Tensor self) -> Tensor",
      .variants = in_place,
-     .formula = pointwise([](auto x) { return min(max(x + 3, 0), 6) / 6; }),
+     .formula = pointwise(fast::hardsigmoid),
      .vjp = {{"self", "grad, self",
               [](const Tensor& g, const Tensor& x) { return hardsigmoid_backward(g, x); }}}},
     {.schema = "hardswish(Tensor self) -> Tensor",

@@ -201,6 +201,8 @@ static constexpr OpDef pointwise_math_rows[] = {
                             : x.dtype() == Dtype::f16  ? 65504
                             : x.dtype() == Dtype::bf16 ? 3.3895313892515355e38
                                                        : 3.4028234663852886e38;
+           if (!posinf && !neginf)  // which is what a clamp gives
+             return where(x.isnan(), Number(nan.value_or(0)), clamp(x, -largest, largest));
            Tensor y = where(x.isnan(), Number(nan.value_or(0)), x);
            y = where(x == Number(1 / 0.0), Number(posinf.value_or(largest)), y);
            return where(x == Number(-1 / 0.0), Number(neginf.value_or(-largest)), y);

@@ -202,6 +202,32 @@ Value* short_quotient(llvm::IRBuilder<>& b, Value* lanes, uint64_t divisor) {
   return b.CreateLShr(b.CreateMul(lanes, all(inverse)), all(shift));
 }
 
+Value* inverse_of(llvm::IRBuilder<>& b, Value* number) {
+  Value* real = b.CreateUIToFP(number, b.getDoubleTy());
+  return b.CreateFDiv(llvm::ConstantFP::get(b.getDoubleTy(), 1.0), real);
+}
+
+/// Quotient and rest of lanes below 2^50 that are not negative.
+struct Divided {
+  Value *quotient, *rest;
+};
+// By a divisor that only calls know, as a product with its inverse in f64: vectors have no division.
+// Of a number below 2^52 the bits are those of its sum with 2^52. The estimate is the quotient or one
+// more.
+Divided divided(llvm::IRBuilder<>& b, Value* lanes, Value* divisor, Value* inverse) {
+  llvm::Type* integers = lanes->getType();
+  llvm::Type* reals = inverse->getType();
+  Value* two_to_52 = llvm::ConstantFP::get(reals, 0x1p52);
+  Value* bits = llvm::ConstantInt::get(integers, uint64_t{0x433} << 52);
+  Value* number = b.CreateFSub(b.CreateBitCast(b.CreateOr(lanes, bits), reals), two_to_52);
+  Value* estimate = b.CreateFAdd(b.CreateFMul(number, inverse), two_to_52);
+  Value* quotient = b.CreateSub(b.CreateBitCast(estimate, integers), bits);
+  Value* rest = b.CreateSub(lanes, b.CreateMul(quotient, divisor));
+  Value* is_above = b.CreateICmpSLT(rest, llvm::Constant::getNullValue(integers));
+  return {b.CreateAdd(quotient, b.CreateSExt(is_above, integers)),
+          b.CreateSelect(is_above, b.CreateAdd(rest, divisor), rest)};
+}
+
 }  // namespace
 
 // Terms of outer loops are added up in those.
@@ -297,6 +323,15 @@ Value* ValueEmitter::emit_lane_index(Id i) {
     return b_.CreateSub(operands[0], b_.CreateMul(quotient, operands[1]));
   }
   bool plain = range.lower >= 0 && x_.range(n.operands[1]).lower > 0;
+  // No memory has 2^50 elements, and what is counted are elements or less.
+  if (divides && plain && !scopes_.index_varies(n.operands[1])) {
+    Value* number = index(n.operands[1]);
+    scopes_.go_to(scopes_.of_index(n.operands[1]));
+    Value* inverse = inverse_of(b_, number);
+    scopes_.go_to(scope);
+    Divided d = divided(b_, operands[0], operands[1], repeat(inverse));
+    return n.kind == IndexKind::floordiv ? d.quotient : d.rest;
+  }
   return integer_op(b_, n.kind, operands[0], operands[1], plain);
 }
 

@@ -46,6 +46,19 @@ TEST_F(InductorSizes, NestedSizesAreWalkedOnce) {
   for (int64_t n : {9, 14}) EXPECT_GT(halved(ones({n})).item<float>(), 0);
 }
 
+// Each index is a quotient by a size that only the call knows.
+TEST_F(InductorSizes, ViewsOverSizesThatNothingTiesToEachOther) {
+  auto body = [](const Tensor& x, const Tensor& y) { return x.t().reshape(y.sizes()) * 2 + y; };
+  auto viewed = compile(body, {.backend = "inductor", .dynamic = true});
+  const int64_t sizes[][4] = {{6, 35, 10, 21},   {13, 7, 7, 13},       {64, 9, 24, 24},
+                              {127, 30, 5, 762}, {1009, 2, 2, 1009},   {31, 1024, 512, 62},
+                              {96, 96, 9, 1024}, {3, 43691, 131073, 1}};
+  for (const auto& [a, b, c, d] : sizes) {
+    Tensor x = randn({a, b}), y = randn({c, d});
+    EXPECT_TRUE(equal(viewed(x, y), body(x, y))) << a << " x " << b << " as " << c << " x " << d;
+  }
+}
+
 TEST_F(InductorSizes, WeightsArePackedOnceForAllSizes) {
   auto graph = graph_of(R"(
   symbol s in [1, 1000] hint 4 from size(%x, 0)

@@ -1,0 +1,111 @@
+// Chains of cheap ops give on nnc the bits that they give eagerly, whatever the number of elements:
+// whole groups of vectors, what is left behind them, and blocks shorter than one.
+#include <tenon/tenon.h>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace tenon {
+namespace {
+
+struct Chain {
+  const char* name;
+  Tensor (*body)(const Tensor& x, const Tensor& y);
+};
+
+const Chain exact[] = {
+    {"sums, products and relu",
+     [](const Tensor& x, const Tensor& y) {
+       Tensor t = relu(x * 1.5 + y), u = t * (y * 0.7 - x);
+       return relu(x - u) * 0.5 + u;
+     }},
+    {"a comparison and what it chooses",
+     [](const Tensor& x, const Tensor& y) {
+       Tensor t = where(x.gt(y), x * 2.0, y + 1.0);
+       return clamp(t * t - x, -3.0, 3.0) + t;
+     }},
+    {"choices of what is compared, from either side",
+     [](const Tensor& x, const Tensor& y) {
+       Tensor t = x * y, a = where(t.lt(0.5), t, y), b = where(a.ge(x), x - 1.0, a);
+       Tensor c = where(y.eq(b), b, a + b);
+       return where(c.le(0.0), 1.0 - c, c / (t.abs() + 1.0));
+     }},
+    {"least and greatest, roots and quotients",
+     [](const Tensor& x, const Tensor& y) {
+       Tensor t = (x * x).sqrt(), v = maximum(t - y, x), w = minimum(y, -v);
+       return 1.0 / (w.abs() + 0.5) - v * v;
+     }},
+    {"a whole number in the middle",
+     [](const Tensor& x, const Tensor& y) {
+       Tensor t = x * 2.0 + y;
+       return t.nan_to_num().clamp(-9, 9).to(Dtype::i32).to(Dtype::f32) * t - x * t + 1.5;
+     }},
+};
+
+// Numbers without a limit, and zeros of both signs, where there is room.
+void put_limits(const Tensor& t) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              infinity = std::numeric_limits<float>::infinity();
+  const float limits[] = {nan, infinity, -infinity, 0.0f, -0.0f, 1e-40f, -1e-40f};
+  auto* data = t.data_ptr<float>();
+  for (int64_t i = 0; i < t.numel(); i += 5) data[i] = limits[i / 5 % 7];
+}
+
+bool are_same_bits(const Tensor& a, const Tensor& b) {
+  const auto *p = a.data_ptr<float>(), *q = b.data_ptr<float>();
+  for (int64_t i = 0; i < a.numel(); ++i)
+    if (std::memcmp(p + i, q + i, sizeof(float)) != 0 && !(std::isnan(p[i]) && std::isnan(q[i])))
+      return false;
+  return a.numel() == b.numel();
+}
+
+class StraightCode : public testing::TestWithParam<std::vector<int64_t>> {};
+
+TEST_P(StraightCode, GivesTheBitsOfEagerOps) {
+  manual_seed(7);
+  Tensor x = randn(GetParam()), y = randn(GetParam()), row = randn({GetParam().back()});
+  put_limits(x);
+  for (const Tensor& other : {y, row}) {
+    for (const Chain& chain : exact) {
+      auto compiled = compile(chain.body, {.backend = "nnc"});
+      Tensor expected = chain.body(x, other).contiguous();
+      EXPECT_TRUE(are_same_bits(compiled(x, other).contiguous(), expected)) << chain.name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, StraightCode,
+                         testing::Values(std::vector<int64_t>{1}, std::vector<int64_t>{31},
+                                         std::vector<int64_t>{127}, std::vector<int64_t>{128},
+                                         std::vector<int64_t>{129}, std::vector<int64_t>{1023},
+                                         std::vector<int64_t>{5000}, std::vector<int64_t>{70001},
+                                         std::vector<int64_t>{33, 65}, std::vector<int64_t>{7, 999},
+                                         std::vector<int64_t>{900, 7}));
+
+TEST(StraightCodeOfFunctions, IsAsExactAsTheFunctions) {
+  auto body = [](const Tensor& x) { return tanh(x * 0.5) * sigmoid(x) + exp(x * 0.1); };
+  auto compiled = compile(body, {.backend = "nnc"});
+  Tensor x = linspace(-12, 12, 40001), exact_sum = body(x.to(Dtype::f64));
+  Tensor error = (compiled(x).to(Dtype::f64) - exact_sum).abs() / (exact_sum.abs() + 0.01);
+  EXPECT_LT(error.max().item<double>(), 5e-7);
+}
+
+TEST(StraightCodeInPlace, ReadsAnInputBeforeItIsWritten) {
+  auto body = [](const Tensor& x, const Tensor& y) {
+    Tensor t = x * 2.0 + y;
+    x.copy_(relu(t) - x * y);
+    return t + x;
+  };
+  auto compiled = compile(body, {.backend = "nnc"});
+  Tensor x = randn({3000}), y = randn({3000}), z = x.clone();
+  Tensor expected = body(x, y), found = compiled(z, y);
+  EXPECT_TRUE(are_same_bits(found, expected));
+  EXPECT_TRUE(are_same_bits(z, x));
+}
+
+}  // namespace
+}  // namespace tenon
