@@ -16,6 +16,10 @@ using loopir::Statement;
 
 namespace {
 
+bool has_scan(const Stage& stage) {
+  return std::ranges::any_of(stage.statements, [](const Statement& s) { return s.is_scan; });
+}
+
 class KernelEmitter {
  public:
   explicit KernelEmitter(Frame& frame)
@@ -50,6 +54,8 @@ class KernelEmitter {
   void shared_points(const Stage& stage, Id lanes, Value* rank, Value* ranks, Value* guard);
   void stages_in_registers();
   void points_in_registers(const Stage& stage, Value* rank);
+  template <class F>
+  void vectors_in_registers(const Stage& stage, Value* rank, F&& body);
   bool is_read_later(size_t stage);
   /// A point of the tile at (first_across, first_lane), and whether there is one.
   struct Point {
@@ -231,7 +237,7 @@ void KernelEmitter::shared_points(const Stage& stage, Id lanes, Value* rank, Val
     }
     bind_points(others, point);
     values_.set_lanes(lanes, vector);
-    for (const Statement& s : stage.statements) statements_.run(s, nullptr);
+    for (const Statement& s : stage.statements) statements_.run(s, values_.guard());
     values_.set_lanes(none, 1);
     values_.close();
   };
@@ -241,6 +247,14 @@ void KernelEmitter::shared_points(const Stage& stage, Id lanes, Value* rank, Val
   // Of points rank, rank + ranks, ... four at a time, so that their loads do not wait for each other.
   Value* behind = b_.CreateAdd(b_.CreateSub(total, rank), b_.CreateSub(ranks, f_.number(1)));
   Value* count = b_.CreateSDiv(behind, ranks);
+  if (has_scan(stage)) {  // as many points for each thread, of which the last one may not be there
+    Value* most = b_.CreateSDiv(b_.CreateAdd(total, b_.CreateSub(ranks, f_.number(1))), ranks);
+    emit_loop(f_, f_.number(0), most, f_.number(1), [&](Value* number) {
+      values_.set_guard(b_.CreateICmpSLT(number, count));
+      run(number);
+    });
+    return values_.set_guard(guard);
+  }
   constexpr int64_t together = 4;
   Value* full = b_.CreateMul(b_.CreateSDiv(count, f_.number(together)), f_.number(together));
   emit_loop(f_, f_.number(0), full, f_.number(together), [&](Value* first) {
@@ -279,22 +293,32 @@ void KernelEmitter::stages_in_registers() {
 
 // Vectors behind the end of the row stand for its first one, and are neither read, folded nor stored.
 void KernelEmitter::points_in_registers(const Stage& stage, Value* rank) {
+  // A scan is all threads' and waits for them: all loads are on their way before the first one.
+  if (has_scan(stage))
+    vectors_in_registers(stage, rank, [&](const Statement& s, Value*) { statements_.prepare(s); });
+  vectors_in_registers(stage, rank,
+                       [&](const Statement& s, Value* guard) { statements_.run(s, guard); });
+}
+
+template <class F>
+void KernelEmitter::vectors_in_registers(const Stage& stage, Value* rank, F&& body) {
   Id row = stage.inner[0];
-  int64_t n = *x_.number_of(x_.extent_of(row));
+  auto n = x_.number_of(x_.extent_of(row));
+  Value* extent = values_.index(x_.extent_of(row));
   int64_t together = int64_t{form_.threads} * form_.vector;
   for (unsigned e = 0; e < form_.in_registers; ++e) {
     Value* first = b_.CreateMul(b_.CreateAdd(rank, f_.number(int64_t{e} * form_.threads)),
                                 f_.number(form_.vector));
     Value* guard = nullptr;
-    if ((e + 1) * together > n) {
-      guard = b_.CreateICmpSLT(first, f_.number(n));
+    if (!n || (e + 1) * together > *n) {
+      guard = b_.CreateICmpSLT(first, extent);
       first = b_.CreateSelect(guard, first, f_.number(0));
     }
     values_.open(std::move(known_[e]));
     values_.bind(row, first);
     values_.set_lanes(row, form_.vector);
     values_.set_guard(guard);
-    for (const Statement& s : stage.statements) statements_.run(s, guard);
+    for (const Statement& s : stage.statements) body(s, guard);
     values_.set_guard(nullptr);
     values_.set_lanes(none, 1);
     known_[e] = values_.take();

@@ -35,12 +35,20 @@ Part StatementEmitter::part_of(const Statement& s) {
 }
 
 void StatementEmitter::run(const Statement& s, Value* guard) {
-  if (s.is_scan)
+  if (s.is_scan && f_.plan.form.kind == Form::Kind::rows)
+    scan_together(s, guard);
+  else if (s.is_scan)
     emit_where(f_, values_, guard, [&] { scan(s); });
   else if (s.fold != Fold::none)
     fold(s, guard);
   else
-    store_lanes(s, guard);
+    store_lanes(s, values_of(s), guard);
+}
+
+std::vector<Value*> StatementEmitter::values_of(const Statement& s) {
+  std::vector<Value*> out;
+  for (unsigned lane = 0; lane < values_.lanes(); ++lane) out.push_back(values_.value(s.value, lane));
+  return out;
 }
 
 void StatementEmitter::fold(const Statement& s, Value* guard) {
@@ -69,6 +77,24 @@ void StatementEmitter::scan(const Statement& s) {
   if (s.buffer != none) store_one(s, values_.index(s.index), sum);
 }
 
+// A thread scans its own neighbours, then all threads what each of them has.
+void StatementEmitter::scan_together(const Statement& s, Value* guard) {
+  const State& state = states_.at(s.folded);
+  int32_t dtype = x_.dtype_of(s.value);
+  auto join = [&](Value* p, Value* q) { return lanes::combined(b_, s.fold, dtype, p, q); };
+  std::vector<Value*> all = values_of(s);
+  for (size_t lane = 1; lane < all.size(); ++lane) all[lane] = join(all[lane - 1], all[lane]);
+  Value* own = all.back();
+  if (guard) own = b_.CreateSelect(guard, own, lanes::neutral(s.fold, state.type, dtype));
+  Scanned scanned = scanned_over_block(f_, s, own);
+  Value* carried = b_.CreateLoad(state.type, state.value);
+  Value* before = join(carried, scanned.before);
+  b_.CreateStore(join(carried, scanned.all), state.value);
+  if (s.buffer == none) return;
+  for (Value*& v : all) v = join(before, v);
+  store_lanes(s, all, guard);
+}
+
 void StatementEmitter::finish(const loopir::Stage& stage, const Over& over, Value* stores) {
   for (const Statement& s : stage.statements) {
     if (s.fold == Fold::none) continue;
@@ -95,10 +121,8 @@ void StatementEmitter::store_one(const Statement& s, Value* element, Value* v) {
   store(f_, s.buffer, element, {&v, 1});
 }
 
-void StatementEmitter::store_lanes(const Statement& s, Value* guard) {
-  unsigned count = values_.lanes();
-  std::vector<Value*> all;
-  for (unsigned lane = 0; lane < count; ++lane) all.push_back(values_.value(s.value, lane));
+void StatementEmitter::store_lanes(const Statement& s, std::span<Value* const> all, Value* guard) {
+  auto count = static_cast<unsigned>(all.size());
   bool is_scratch = f_.program.buffers[s.buffer].place == loopir::Buffer::Place::scratch;
   if (keeps_rows_ && is_scratch) {
     for (unsigned lane = 0; lane < count; ++lane) values_.keep(s.buffer, lane, all[lane]);
@@ -112,7 +136,7 @@ void StatementEmitter::store_lanes(const Statement& s, Value* guard) {
       if (together == 1)
         store_one(s, element, all[lane]);
       else
-        store(f_, s.buffer, element, std::span(all).subspan(lane, together));
+        store(f_, s.buffer, element, all.subspan(lane, together));
     }
   });
 }

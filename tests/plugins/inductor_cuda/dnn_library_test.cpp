@@ -196,12 +196,19 @@ TEST_F(GpuDnnLibrary, FewChannelsWithStrideTwo) {
   for (Dtype dtype : {Dtype::f32, Dtype::bf16})
     for (bool is_last : {false, true})
       for (int64_t padding : {0, 2, 3}) {
-        Tensor x = (randn({1, 3, 30, 35}) * 0.3).to(dtype);
+        Tensor x = (randn({1, 3, 30, 35}) * 0.3).to(dtype), b = randn({16}).to(dtype);
         Tensor w = (randn({16, 3, 7, 5}) * 0.2).to(dtype);
         if (is_last) x = x.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
         EXPECT_EQ(operations_of([padding](In i) { return conv2d(i[0], i[1], {}, {2}, {padding}); },
                                 {x, w}),
                   1);
+        // In 16 bits those of a row of taps, too.
+        int32_t channels = dtype == Dtype::f32 ? 16 : 48;
+        EXPECT_EQ(library().channels, channels);
+        // And the library would have to compile an engine that adds the bias.
+        auto with_bias = [padding](In i) { return conv2d(i[0], i[1], i[2], {2}, {padding}).relu(); };
+        EXPECT_EQ(operations_of(with_bias, {x, w, b}), 1);
+        EXPECT_EQ(library().channels, channels);
       }
 }
 
