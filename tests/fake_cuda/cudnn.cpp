@@ -206,12 +206,16 @@ dnn::Status give_engines(const Descriptor& heuristic, int64_t wanted, int64_t* c
   return dnn::success;
 }
 
-// As the library's are that sum in f32 what lies in 16 bits, with something behind it.
+// As the library's are that add something in f32 to what lies in 16 bits.
 bool has_to_be_compiled(const Descriptor& graph) {
   Graph read;
   if (!read_graph(graph, read) || read.operations.size() == 1) return false;
-  auto is_narrow = [](const auto& t) { return t.second.type != dnn::data_f32; };
-  return std::any_of(read.tensors.begin(), read.tensors.end(), is_narrow);
+  auto has = [&](bool is_wide) {
+    return std::any_of(read.tensors.begin(), read.tensors.end(), [&](const auto& t) {
+      return !t.second.is_virtual && (t.second.type == dnn::data_f32) == is_wide;
+    });
+  };
+  return has(true) && has(false);
 }
 
 dnn::Status given(const Descriptor& d, dnn::Attribute attribute, int64_t wanted, int64_t* count,

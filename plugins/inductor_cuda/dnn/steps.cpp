@@ -198,12 +198,31 @@ bool DnnSteps::add(const Convolution& given) {
   return keep_convolution(std::move(c), before, given.result);
 }
 
-// With its bias where the library has an engine for both.
+/// The same in the dtype of images.
+View DnnSteps::rounded(const View& bias, int32_t dtype, const std::string& name) {
+  View out = l_.temporary(dtype, bias.sizes, name);
+  Ids i = l_.variables(bias.sizes);
+  l_.store(out, i, l_.at(bias, i), name);
+  return out;
+}
+
+// With its bias where the library has an engine for both. In 16 bits it has those that add one of 16
+// bits, which a norm's is not: rounding it is no more than what rounding a convolution before its norm
+// does in eager ops.
 bool DnnSteps::keep_convolution(Convolution c, size_t before, const View& to) {
   bool is_direct = is_channels_last(c.result) && l_.dtype_of(c.result) == c.dtype;
   if (!is_direct) c.result = channels_last(c.dtype, c.result.sizes, c.name);
-  if (!c.bias || has_dnn_plan(l_.program, loopir::Item(c), device_, options_))
-    return keep(std::move(c), before, to);
+  auto has_plan = [&](const Convolution& like) {
+    return has_dnn_plan(l_.program, loopir::Item(like), device_, options_);
+  };
+  if (!c.bias || has_plan(c)) return keep(std::move(c), before, to);
+  if (options_.may_round_bias && l_.dtype_of(*c.bias) != c.dtype) {
+    size_t steps = l_.steps.size();
+    Convolution narrow = c;
+    narrow.bias = rounded(*c.bias, c.dtype, c.name);
+    if (has_plan(narrow)) return keep(std::move(narrow), before, to);
+    l_.steps.resize(steps);
+  }
   return keep_without_bias(std::move(c), before, to);
 }
 

@@ -39,7 +39,11 @@ class KernelEmitter {
  private:
   using Body = std::function<void()>;
   Value* thread() { return b_.CreateZExtOrTrunc(f_.target.thread(b_), f_.index_type()); }
-  Value* block() { return b_.CreateZExtOrTrunc(f_.target.block(b_), f_.index_type()); }
+  Value* block() {
+    Value* own = f_.target.block(b_);
+    if (f_.first_block) own = b_.CreateSub(own, f_.first_block);
+    return b_.CreateZExtOrTrunc(own, f_.index_type());
+  }
   /// The variables as a number of their points in order, the last one fastest; what is left of it.
   void bind_points(const Ids& variables, Value* number);
   Value* take(Value*& number, Value* extent);
@@ -47,6 +51,7 @@ class KernelEmitter {
   void set_unit(Value* unit);
   void statements_apart(Value* unit);
   void serial_stages();
+  bool is_window(const Ids& inner, size_t next);
   void serial_points(const Ids& inner, size_t next, const Stage& stage);
   void vector_of_points(Value* first);
   void shared_stages(Value* rank, Value* ranks, const StatementEmitter::Over& over, Value* stores,
@@ -172,9 +177,28 @@ void KernelEmitter::serial_stages() {
   }
 }
 
+/// Whether the variables from the `next` one on have few points together.
+bool KernelEmitter::is_window(const Ids& inner, size_t next) {
+  constexpr int64_t most = 16;
+  int64_t n = 1;
+  for (; next < inner.size(); ++next) {
+    auto known = x_.number_of(x_.extent_of(inner[next]));
+    if (!known || *known > most) return false;
+    n *= *known;
+  }
+  return n <= most;
+}
+
 void KernelEmitter::serial_points(const Ids& inner, size_t next, const Stage& stage) {
-  if (next == inner.size()) {
-    for (const Statement& s : stage.statements) statements_.run(s, nullptr);
+  if (next == inner.size()) return statements_.run_all(stage.statements, nullptr);
+  // The loads of a small window are on their way at the same time.
+  if (is_window(inner, next)) {
+    for (int64_t i = 0; i < *x_.number_of(x_.extent_of(inner[next])); ++i) {
+      values_.open();
+      values_.bind(inner[next], f_.number(i));
+      serial_points(inner, next + 1, stage);
+      values_.close();
+    }
     return;
   }
   Value* n = values_.index(x_.extent_of(inner[next]));
@@ -208,7 +232,7 @@ void KernelEmitter::shared_stages(Value* rank, Value* ranks, const StatementEmit
     const Stage& stage = nest_.kernel.stages[i];
     statements_.start(stage);
     if (stage.inner.empty())
-      for (const Statement& s : stage.statements) statements_.run(s, stores);
+      statements_.run_all(stage.statements, stores);
     else
       shared_points(stage, nest_.lanes_of_stage[i], rank, ranks, guard);
     statements_.finish(stage, over, stores);
@@ -284,7 +308,7 @@ void KernelEmitter::stages_in_registers() {
     const Stage& stage = nest_.kernel.stages[i];
     statements_.start(stage);
     if (stage.inner.empty())
-      for (const Statement& s : stage.statements) statements_.run(s, is_first);
+      statements_.run_all(stage.statements, is_first);
     else
       points_in_registers(stage, rank);
     statements_.finish(stage, folded_over_block, is_first);
@@ -425,79 +449,20 @@ void KernelEmitter::tiles() {
   }
 }
 
-// ---- the function
-
-using Parameter = KernelShape::Parameter;
-
-KernelShape shape_of(const KernelPlan& plan, bool may_alias) {
-  KernelShape out;
-  out.name = plan.symbol;
-  out.threads = plan.form.threads;
-  out.cooperates = plan.form.kind != Form::Kind::points;
-  out.shared_bytes =
-      static_cast<uint64_t>(plan.fold_bytes + (plan.scratch_is_shared ? plan.scratch_bytes : 0));
-  out.parameters.assign(plan.buffers.size(),
-                        may_alias ? Parameter::pointer : Parameter::own_pointer);
-  if (plan.has_global_scratch()) out.parameters.push_back(Parameter::own_pointer);
-  out.parameters.insert(out.parameters.end(), plan.host_numbers.size() + plan.numbers.size(),
-                        Parameter::number);
-  if (plan.has_checks)
-    out.parameters.insert(out.parameters.end(),
-                          {Parameter::pointer, Parameter::number, Parameter::number});
-  return out;
-}
-
-void bind_parameters(Frame& f, const BegunKernel& begun) {
-  f.function = begun.function;
-  f.folds = begun.shared;
-  auto next = begun.parameters.begin();
-  for (Id b : f.plan.buffers) f.buffers[b] = *next++;
-  if (f.plan.has_global_scratch()) f.scratch = *next++;
-  for (Id b : f.plan.host_numbers) f.host_numbers[b] = *next++;
-  for (uint32_t place : f.plan.numbers) f.numbers[place] = *next++;
-  if (!f.plan.has_checks) return;
-  f.flag = *next++;
-  f.position_check = *next++;
-  f.divisor_check = *next++;
-}
-
-// Rows of the kernel's own: behind the folds in shared memory. In registers they have no place.
-void bind_scratch(Frame& f) {
-  for (const auto& [buffer, offset] : f.plan.scratch) {
-    if (!f.plan.scratch_is_shared || !f.plan.scratch_bytes) continue;
-    f.buffers[buffer] = f.b.CreateConstGEP1_64(f.b.getInt8Ty(), f.folds,
-                                               static_cast<uint64_t>(f.plan.fold_bytes + offset));
-  }
-}
-
 }  // namespace
 
-void emit_kernel(llvm::Module& module, loopir::Program& program, const KernelPlan& plan,
-                 ThreadTarget& target, Numerics numerics, bool may_alias) {
-  llvm::IRBuilder<> b(module.getContext());
-  Frame frame{.b = b, .target = target, .program = program, .plan = plan, .numerics = numerics};
-  bind_parameters(frame, target.begin(module, b, shape_of(plan, may_alias)));
-  bind_scratch(frame);
-  // Products and sums may be one instruction; nothing else is assumed.
-  llvm::FastMathFlags contract;
-  contract.setAllowContract(numerics.contracts);
-  b.setFastMathFlags(contract);
+void emit_body(Frame& frame) {
   KernelEmitter emitter(frame);
-  switch (plan.form.kind) {
+  switch (frame.plan.form.kind) {
     case Form::Kind::points:
-      emitter.points();
-      break;
+      return emitter.points();
     case Form::Kind::rows:
-      emitter.rows();
-      break;
+      return emitter.rows();
     case Form::Kind::columns:
-      emitter.columns();
-      break;
+      return emitter.columns();
     case Form::Kind::tiles:
-      emitter.tiles();
-      break;
+      return emitter.tiles();
   }
-  b.CreateRetVoid();
 }
 
 }  // namespace inductor_cuda

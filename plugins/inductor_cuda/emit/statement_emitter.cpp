@@ -6,6 +6,8 @@
 #include <lanes/folds.h>
 #include <lanes/lane_ops.h>
 
+#include <algorithm>
+
 namespace inductor_cuda {
 
 using llvm::Value;
@@ -45,9 +47,42 @@ void StatementEmitter::run(const Statement& s, Value* guard) {
     store_lanes(s, values_of(s), guard);
 }
 
+namespace {
+
+bool is_plain(const Statement& s) {
+  return s.fold == Fold::none && !s.is_scatter && s.store == Store::set && s.buffer != none;
+}
+
+}  // namespace
+
+// Values of one go at once, in registers.
+void StatementEmitter::run_all(std::span<const Statement> all, Value* guard) {
+  constexpr size_t most_values = 64;
+  size_t most = std::max<size_t>(most_values / values_.lanes(), 1);
+  while (!all.empty()) {
+    loopir::Ids written, read;
+    size_t n = 0;
+    for (; n < std::min(most, all.size()) && is_plain(all[n]); ++n) {
+      read.clear();
+      loopir::add_loads(x_, all[n].value, read);
+      loopir::add_index_loads(x_, all[n].index, read);
+      if (std::ranges::any_of(read,
+                              [&](Id b) { return std::ranges::find(written, b) != written.end(); }))
+        break;
+      written.push_back(all[n].buffer);
+    }
+    n = std::max<size_t>(n, 1);
+    if (n > 1)
+      for (const Statement& s : all.first(n)) prepare(s);
+    for (const Statement& s : all.first(n)) run(s, guard);
+    all = all.subspan(n);
+  }
+}
+
 std::vector<Value*> StatementEmitter::values_of(const Statement& s) {
   std::vector<Value*> out;
-  for (unsigned lane = 0; lane < values_.lanes(); ++lane) out.push_back(values_.value(s.value, lane));
+  for (unsigned lane = 0; lane < values_.lanes(); ++lane)
+    out.push_back(values_.value(s.value, lane));
   return out;
 }
 

@@ -19,6 +19,9 @@ class StatementEmitter {
   void run(const loopir::Statement& s, llvm::Value* guard);
   /// Emits what `run` will read there.
   void prepare(const loopir::Statement& s) { values_of(s); }
+  /// All of them at a point. What they store is computed before the first one stores, so that loads
+  /// do not wait for each other; as far as nobody reads what another stores.
+  void run_all(std::span<const loopir::Statement> all, llvm::Value* guard);
   /// Behind them: the fold's result, made one by `over` of the parts of all who share the points;
   /// stored where `stores` holds.
   using Over = std::function<Part(Frame&, const loopir::Statement&, const Part&)>;

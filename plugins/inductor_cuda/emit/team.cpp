@@ -119,8 +119,8 @@ Scanned scanned_over_warp(Frame& f, const Statement& s, Value* own, Value* lane)
     Value* other = shuffled(f, out.all, mask);
     Value* is_second = b.CreateICmpNE(b.CreateAnd(lane, b.getInt32(mask)), b.getInt32(0));
     out.before = b.CreateSelect(is_second, join(other, out.before), out.before);
-    out.all = join(b.CreateSelect(is_second, other, out.all),
-                   b.CreateSelect(is_second, out.all, other));
+    out.all =
+        join(b.CreateSelect(is_second, other, out.all), b.CreateSelect(is_second, out.all, other));
   }
   return out;
 }

@@ -108,6 +108,27 @@ TEST_F(SimtForms, ABlockScansARow) {
       }
 }
 
+// What one kernel of a group makes may not lie where another still reads.
+TEST_F(SimtForms, KernelsThatNeedNothingOfEachOtherShareALaunch) {
+  auto sums = graph_of(R"(
+  input %a: f32[40, 30]
+  input %b: f32[40, 30]
+  input %c: f32[7, 300]
+  input %d: bf16[50]
+  %p: f32[40] = aten.sum.dim_IntList(%a, [1])
+  %q: f32[40] = aten.sum.dim_IntList(%b, [1])
+  %r: f32[7] = aten.sum.dim_IntList(%c, [1])
+  %s: bf16[50] = aten.relu.default(%d)
+  %t: f32[40] = aten.tanh.default(%p)
+  output %p, %q, %r, %s, %t
+)");
+  auto artifact = compiled("simt", sums);
+  EXPECT_GE(stats_of(*artifact)["grouped_kernels"], 2);
+  std::vector<Tensor> inputs{randn({40, 30}), randn({40, 30}), randn({7, 300}),
+                             randn({50}).to(Dtype::bf16)};
+  EXPECT_LE(off(sums, *artifact, inputs), 1e-3);
+}
+
 TEST_F(SimtForms, ATransposedCopyTurnsTiles) {
   auto graph = graph_of(R"(
   symbol s in [2, inf] hint 500 from size(%x, 0)
