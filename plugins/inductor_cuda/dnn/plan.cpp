@@ -319,6 +319,10 @@ bool DnnPlan::make(const DnnGraph& graph, const DnnOptions& options, const Tunin
       std::vector<int32_t> notes =
           notes_of(library_, config->get(), dnn::engine_numerical_notes, dnn::type_numerical_note);
       if (!is_admitted(notes, is_f32, options)) continue;
+      // What else the heuristic names first for some in 16 bits turns images around and takes
+      // three times as long.
+      bool is_fast = std::ranges::find(notes, int32_t{dnn::note_tensor_core}) != notes.end();
+      if (has_ready_ones && !is_f32 && graph.operations.size() > 1 && !is_fast) continue;
       if (has_ready_ones && !is_ready(library_, config->get())) {
         if (graph.operations.size() == 1 || !choices.empty()) continue;
         // Those behind it are ten times slower; the convolution alone has others.
