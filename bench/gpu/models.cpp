@@ -24,16 +24,22 @@ double wall_us(const std::function<void()>& call) {
       .count();
 }
 
-/// Directly and recorded, with the time of the first call of the former.
+/// Directly, recorded, and recorded with tuned algorithms, with the times of the first calls.
 template <class F, class... Inputs>
 void measure_modes(const std::string& name, F f, bool is_whole_step, const Inputs&... inputs) {
-  for (const char* mode : {"", "reduce-overhead"}) try {
+  struct Mode {
+    const char *name, *first, *loop;
+  };
+  for (auto [mode, first_call, loop] : {Mode{"", ", first call", ", loop"},
+                                        {"reduce-overhead", nullptr, ", recorded loop"},
+                                        {"max-autotune", ", first call, tuned", ", tuned loop"}})
+    try {
       auto compiled = tenon::compile(f, {.fullgraph = is_whole_step, .mode = mode});
       auto call = [&] { compiled(inputs...); };
       double first = wall_us(call);
-      if (!*mode) report(name + ", first call", first, 0);
+      if (first_call) report(name + first_call, first, 0);
       int calls = static_cast<int>(std::clamp(2e5 / wall_us(call), 10.0, 1000.0));
-      report(name + (*mode ? ", recorded loop" : ", loop"), loop_time(call, calls), 0);
+      report(name + loop, loop_time(call, calls), 0);
     } catch (const std::exception& e) {
       std::printf("%s %s: %s\n", name.c_str(), mode, e.what());
     }

@@ -131,10 +131,16 @@ class BlockParts {
     });
   }
   int64_t wanted_parts(int64_t length) {
+    // Of columns a thread has few elements on their way, so that there have to be more threads.
     constexpr int64_t columns_of_block = 32, short_row = 512, short_column = 32;
+    // What they leave is a column of a few elements, which a thread reads at once.
+    constexpr int64_t more_of_columns = 3, most_of_columns = 16;
     bool is_row = is_along_rows();
     int64_t blocks = std::max<int64_t>(is_row ? rows_ : rows_ / columns_of_block, 1);
-    int64_t parts = (options_.fold_blocks + blocks - 1) / blocks;
+    int64_t wanted = options_.fold_blocks * (is_row ? 1 : more_of_columns);
+    int64_t parts = (wanted + blocks - 1) / blocks;
+    int64_t few = (options_.fold_blocks + blocks - 1) / blocks;
+    if (!is_row) parts = std::min(parts, std::max(most_of_columns, few));
     return std::min(parts, length / (is_row ? short_row : short_column));
   }
 

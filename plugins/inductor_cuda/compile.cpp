@@ -1,6 +1,7 @@
 // The compiler as one page: lowering, fusion, forms, code.
 #include "compile.h"
 
+#include "groups.h"
 #include "loops_of_steps.h"
 #include "options.h"
 #include "products/product_steps.h"
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <set>
 
 namespace inductor_cuda {
@@ -34,6 +36,7 @@ struct Job {
   Device device;
   std::set<uint32_t> externs = {};  // nodes of kernels without code, which the host runs
   uint32_t failed_kernels = 0;
+  bool groups_kernels = true;
 
   /// One op of an eager program is not given back to the host, whose question it is.
   bool is_single_op() const { return request.stage == TN_STAGE_SINGLE_OP; }
@@ -61,7 +64,8 @@ bool has_images_for_dnn(const Job& job) {
 DnnOptions dnn_options(const Job& job) {
   return {
       .allows_tf32 = (job.request.flags & TN_RQ_ALLOWS_TF32) != 0,
-      .deterministic = job.given.deterministic || (job.request.flags & TN_RQ_DETERMINISTIC) != 0};
+      .deterministic = job.given.deterministic || (job.request.flags & TN_RQ_DETERMINISTIC) != 0,
+      .may_round_bias = !numerics_of(job.given).rounds_narrow};
 }
 
 loopir::Program lowered(const Job& job) try {
@@ -96,10 +100,8 @@ bool writes_inputs(Parts& parts, const loopir::Kernel& kernel) {
   });
 }
 
-/// Forms and code of the schedule's kernels. Throws KernelFailure.
-void make_kernels(const Job& job, Parts& parts) {
-  auto start = std::chrono::steady_clock::now();
-  std::vector<CompiledKernel*> kernels, in_place;
+/// Forms of the schedule's kernels. Throws KernelFailure.
+void plan_kernels(const Job& job, Parts& parts) {
   for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
     auto* kernel = std::get_if<loopir::Kernel>(&parts.schedule.items[i]);
     if (!kernel) continue;
@@ -107,19 +109,62 @@ void make_kernels(const Job& job, Parts& parts) {
       throw KernelFailure{kernel->name, "the option fail_kernels names it", kernel->nodes};
     CompiledKernel& made = parts.kernels[i];
     made.name = kernel->name;
+    made.item = i;
     made.plans = plans_of(parts.program, *kernel, form_options(job.given, job.request, job.device));
-    (writes_inputs(parts, *kernel) ? in_place : kernels).push_back(&made);
     parts.statistics.fused_nodes += kernel->n_loops - 1;
   }
+  parts.statistics.kernels = static_cast<uint32_t>(parts.kernels.size());
+}
+
+/// Which kernels one launch does.
+void group_kernels(const Job& job, Parts& parts) {
+  parts.is_in_group.assign(parts.schedule.items.size(), false);
+  parts.accesses_of_launches = parts.accesses;
+  if (job.is_single_op() || !job.groups_kernels) return;
+  for (const std::vector<size_t>& items : groups_of(parts, parts.is_static)) {
+    CompiledKernel& group = parts.groups[items[0]];
+    loopir::Access& all = parts.accesses_of_launches[items[0]];
+    for (size_t item : items) {
+      CompiledKernel& member = parts.kernels.at(item);
+      group.name += (group.name.empty() ? "" : "+") + member.name;
+      group.members.push_back(&member);
+      parts.is_in_group[item] = true;
+      if (item == items[0]) continue;
+      loopir::Access& own = parts.accesses_of_launches[item];
+      all.reads.insert(all.reads.end(), own.reads.begin(), own.reads.end());
+      all.writes.insert(all.writes.end(), own.writes.begin(), own.writes.end());
+      own = {};
+    }
+    parts.statistics.grouped_kernels += static_cast<uint32_t>(items.size());
+  }
+}
+
+/// Code of the kernels. Throws KernelFailure.
+void make_kernels(const Job& job, Parts& parts) {
+  auto start = std::chrono::steady_clock::now();
+  std::vector<CompiledKernel*> kernels, in_place;
+  for (auto& [item, kernel] : parts.kernels) {
+    if (parts.is_in_group[item]) continue;
+    bool writes = writes_inputs(parts, std::get<loopir::Kernel>(parts.schedule.items[item]));
+    (writes ? in_place : kernels).push_back(&kernel);
+  }
+  for (auto& [item, group] : parts.groups) in_place.push_back(&group);
   CodeOptions how{.numerics = numerics_of(job.given), .may_alias = job.is_single_op()};
   make_code(job.request.ctx, parts.program, kernels, job.device, how, parts.statistics.code);
   how.may_alias = true;
   make_code(job.request.ctx, parts.program, in_place, job.device, how, parts.statistics.code);
-  parts.statistics.kernels = static_cast<uint32_t>(kernels.size() + in_place.size());
   parts.statistics.codegen_ms = milliseconds_since(start);
 }
 
+/// Trials of the libraries' algorithms, where they are asked for. Another one may round differently.
+std::optional<Tuning> tuning_of(const Job& job) {
+  bool is_asked = job.given.max_autotune && !job.is_single_op();
+  if (!is_asked || dnn_options(job).deterministic) return std::nullopt;
+  return Tuning(job.request.ctx, job.device, job.given.cuda_autotune_ms);
+}
+
 void make_products(const Job& job, Parts& parts) {
+  std::optional<Tuning> tuning = tuning_of(job);
   ProductOptions options{
       .library = {.allows_tf32 = (job.request.flags & TN_RQ_ALLOWS_TF32) != 0,
                   .deterministic =
@@ -127,12 +172,13 @@ void make_products(const Job& job, Parts& parts) {
       .contracts = numerics_of(job.given).contracts};
   for (size_t i = 0; i < parts.schedule.items.size(); ++i)
     if (auto* product = std::get_if<loopir::Product>(&parts.schedule.items[i]))
-      parts.products.emplace(
-          i, std::make_unique<ProductItem>(job.request.ctx, parts.program, *product, job.device,
-                                           options, parts.statistics.code));
+      parts.products.emplace(i, std::make_unique<ProductItem>(
+                                    job.request.ctx, parts.program, *product, job.device, options,
+                                    tuning ? &*tuning : nullptr, parts.statistics.code));
 }
 
 void make_dnn_items(const Job& job, Parts& parts) {
+  std::optional<Tuning> tuning = tuning_of(job);
   for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
     const loopir::Item& item = parts.schedule.items[i];
     bool is_for_dnn = std::holds_alternative<loopir::Convolution>(item) ||
@@ -140,8 +186,9 @@ void make_dnn_items(const Job& job, Parts& parts) {
                       std::holds_alternative<loopir::Attention>(item) ||
                       std::holds_alternative<loopir::AttentionGradient>(item);
     if (is_for_dnn)
-      parts.dnn.emplace(
-          i, std::make_unique<DnnItem>(parts.program, item, job.device, dnn_options(job)));
+      parts.dnn.emplace(i,
+                        std::make_unique<DnnItem>(parts.program, item, job.device, dnn_options(job),
+                                                  tuning ? &*tuning : nullptr));
   }
 }
 
@@ -214,18 +261,24 @@ std::unique_ptr<Executable> compile_once(const Job& job) {
   parts.statistics.loops_text = loopir::text_of(parts.program, parts.schedule);
   if (given.verify) loopir::require_sound(loopir::problem_of(parts.program, parts.schedule));
 
-  // Each kernel gets a grid and code.
+  // Each kernel gets a grid and code; those that need nothing of each other share a launch.
+  plan_kernels(job, parts);
+  find_setup(job, parts);
+  describe_items(parts);
+  group_kernels(job, parts);
   make_kernels(job, parts);
   make_products(job, parts);
   make_dnn_items(job, parts);
-  find_setup(job, parts);
-  describe_items(parts);
   parts.statistics.compile_ms = milliseconds_since(start);
   return std::make_unique<Executable>(std::move(parts));
 }
 
 // Nodes of a kernel without code go to the host. Each round takes some more, so it ends.
 void leave_to_host(const KernelFailure& failure, Job& job) {
+  if (failure.nodes.empty() && job.groups_kernels) {  // each member for itself tells which it is
+    job.groups_kernels = false;
+    return;
+  }
   size_t before = job.externs.size();
   job.externs.insert(failure.nodes.begin(), failure.nodes.end());
   if (job.is_single_op() || job.externs.size() == before)

@@ -77,6 +77,7 @@ struct Totals {
   void add(const Executable& e) {
     const Statistics& s = e.parts().statistics;
     sums.kernels += s.kernels;
+    sums.grouped_kernels += s.grouped_kernels;
     sums.prepacked_items += s.prepacked_items;
     sums.fused_nodes += s.fused_nodes;
     sums.failed_kernels += s.failed_kernels;
@@ -92,7 +93,7 @@ struct Totals {
     std::vector<int64_t> hints;
     for (const loopir::Symbol& symbol : parts.program.expressions.symbols)
       hints.push_back(symbol.hint);
-    loopir::MemoryPlan plan = loopir::plan_memory(parts.program, parts.accesses, hints,
+    loopir::MemoryPlan plan = loopir::plan_memory(parts.program, parts.accesses_of_launches, hints,
                                                   e.in_arena(), parts.reuses_memory);
     planned_bytes += plan.bytes;
     naive_bytes += plan.naive_bytes;
@@ -113,6 +114,7 @@ std::string statistics_json(Executables list) {
       << ", \"from_cache\": " << (s.code.from_disk ? "true" : "false")
       << ", \"failed_kernels\": " << s.failed_kernels
       << ", \"distinct_kernels\": " << s.code.distinct
+      << ", \"grouped_kernels\": " << s.grouped_kernels
       << ", \"kernel_cache_hits\": " << s.code.from_process << ", " << products_json(list)
       << ", \"object_bytes\": " << s.code.bytes << ", \"arch\": \""
       << (list.empty() ? "" : list[0]->parts().device.arch) << "\", \"items\": ["
@@ -124,6 +126,8 @@ std::string assembly(const Parts& parts) {
   std::string out;
   for (const auto& [item, kernel] : parts.kernels)
     out += "// " + kernel.name + "\n" + kernel.ptx + "\n";
+  for (const auto& [item, group] : parts.groups)
+    out += "// " + group.name + "\n" + group.ptx + "\n";
   for (const auto& [item, product] : parts.products)
     if (std::string ptx = product->ptx(); !ptx.empty())
       out += "// " + product->product().name + "\n" + ptx + "\n";

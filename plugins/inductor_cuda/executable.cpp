@@ -132,7 +132,7 @@ std::shared_ptr<const Executable::Plan> Executable::planned(std::span<const int6
   auto out = std::make_shared<Plan>();
   for (uint32_t s : sized_by_) out->sizes.push_back(table[s]);
   loopir::MemoryPlan memory =
-      loopir::plan_memory(p, parts_.accesses, table, in_arena_, parts_.reuses_memory);
+      loopir::plan_memory(p, parts_.accesses_of_launches, table, in_arena_, parts_.reuses_memory);
   out->offsets = memory.offsets;
   out->arena_bytes = memory.bytes;
   out->launches.resize(parts_.accesses.size());

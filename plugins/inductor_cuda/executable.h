@@ -25,6 +25,7 @@ namespace inductor_cuda {
 
 struct Statistics {
   uint32_t failed_kernels = 0, kernels = 0, fused_nodes = 0, extern_calls = 0, prepacked_items = 0;
+  uint32_t grouped_kernels = 0;
   std::vector<std::string> extern_ops;
   CodeStatistics code;
   double compile_ms = 0, codegen_ms = 0;
@@ -36,10 +37,13 @@ struct Parts {
   loopir::Program program;
   loopir::Schedule schedule;
   std::vector<loopir::Access> accesses;                     // by item
+  std::vector<loopir::Access> accesses_of_launches;         // by item: of a group at its first one
   std::vector<bool> is_static;                              // by item: what Setup keeps
   std::vector<Update> updates;                              // of inputs, where they lie
   std::vector<Id> written_inputs;                           // buffers
   std::map<size_t, CompiledKernel> kernels;                 // by item
+  std::map<size_t, CompiledKernel> groups;                  // by first item
+  std::vector<bool> is_in_group;                            // by item
   std::map<size_t, loopir::ExternCall> externs;             // by item that the host runs
   std::map<size_t, std::unique_ptr<ProductItem>> products;  // by item
   std::map<size_t, std::unique_ptr<const DnnItem>> dnn;     // by item that cuDNN does
@@ -83,7 +87,14 @@ class Executable {
   void* input_of(const Call& call, uint32_t slot) const;
   void place_buffers(Call& call, std::shared_ptr<const Plan> plan) const;
   void make_outputs(Call& call);
+  struct Arguments;
+  size_t version_of(const Call& call, const CompiledKernel& kernel) const;
+  void add_arguments(const Call& call, const CompiledKernel& kernel, size_t version,
+                     Arguments& out) const;
+  void launch(const Call& call, const CompiledKernel& kernel, size_t version, int64_t blocks,
+              Arguments& arguments) const;
   void run_kernel(Call& call, size_t item);
+  void run_group(Call& call, const CompiledKernel& group);
   void run_product(Call& call, size_t item);
   void* workspace_of(Call& call, int64_t bytes) const;
   void run_item(Call& call, size_t item);

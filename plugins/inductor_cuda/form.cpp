@@ -115,11 +115,12 @@ void Planner::spread_scatter() {
   plan_.is_atomic = true;
 }
 
-// Rows shorter than a warp, and points that run in order, are a thread's.
+// Rows shorter than a warp, points that run in order, and columns that are scanned, are a thread's.
 Kind Planner::kind() {
   const loopir::Nest& nest = plan_.nest;
-  bool in_order = any_statement(
-      nest, [&](const Statement& s) { return s.is_scan || (s.is_scatter && !plan_.is_atomic); });
+  bool in_order = any_statement(nest, [&](const Statement& s) {
+    return (s.is_scan && nest.lanes != none) || (s.is_scatter && !plan_.is_atomic);
+  });
   int64_t inner = longest_stage();
   if (!in_order && inner == 0 && turns_tiles()) return Kind::tiles;
   if (in_order || inner < warp_size) return Kind::points;
@@ -178,7 +179,7 @@ unsigned Planner::widest() {
   return out;
 }
 
-// About 16 elements a thread; twice that are kept in registers where the row has one length.
+// About 16 elements a thread; twice that are kept in registers where no row is longer.
 void Planner::plan_rows() {
   Form& form = plan_.form;
   auto threads = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(longest_stage(), 1) / 16));
@@ -194,10 +195,10 @@ void Planner::plan_rows() {
 
 bool Planner::rows_in_registers(Id variable) {
   constexpr int64_t most = 32;
-  auto n = x_.number_of(x_.extent_of(variable));
+  int64_t n = x_.range(x_.extent_of(variable)).upper;
   int64_t together = int64_t{plan_.form.threads} * plan_.form.vector;
-  if (!n || *n > most * plan_.form.threads) return false;
-  plan_.form.in_registers = static_cast<unsigned>((*n + together - 1) / together);
+  if (n > most * plan_.form.threads) return false;
+  plan_.form.in_registers = static_cast<unsigned>((n + together - 1) / together);
   name_rows(program_, variable, plan_.nest);
   return true;
 }

@@ -5,11 +5,12 @@
 // a digest; one that is damaged is a miss.
 #include "kernel_code.h"
 
-#include "emit/kernel_emitter.h"
+#include "emit/kernel_function.h"
 #include "image.h"
 
 #include <loopir/making/digest.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -50,14 +51,38 @@ Known& known() {
   return one;
 }
 
+/// The plan's symbol, from all that decides about its code.
+std::string name_plan(loopir::Program& program, KernelPlan& plan, const std::string& options) {
+  std::string key = key_of(program, plan, options);
+  plan.symbol = "k_" + digest(key);
+  return key;
+}
+
+// Members of one symbol become neighbours.
+std::string name_members(loopir::Program& program, CompiledKernel& group,
+                         const std::string& options) {
+  for (CompiledKernel* m : group.members)
+    for (KernelPlan& plan : m->plans) name_plan(program, plan, options);
+  std::ranges::stable_sort(group.members, {},
+                           [](const CompiledKernel* m) { return m->plans[0].symbol; });
+  std::string all;
+  for (size_t v = 0; v < group.versions(); ++v) {
+    std::string symbols = "group";
+    for (const CompiledKernel* m : group.members) symbols += " " + m->plan(v).symbol;
+    group.symbols.push_back("g_" + digest(symbols));
+    all += symbols + "\n";
+  }
+  return all;
+}
+
 /// The versions' symbols, and the name of the image.
 std::string name_versions(loopir::Program& program, CompiledKernel& kernel,
                           const std::string& options) {
+  if (kernel.is_group()) return "cuda-" + digest(name_members(program, kernel, options));
   std::string all;
   for (KernelPlan& plan : kernel.plans) {
-    std::string key = key_of(program, plan, options);
-    plan.symbol = "k_" + digest(key);
-    all += key + "\n";
+    all += name_plan(program, plan, options) + "\n";
+    kernel.symbols.push_back(plan.symbol);
   }
   return "cuda-" + digest(all);
 }
@@ -75,9 +100,16 @@ std::optional<std::string> from_disk(tn_ctx* ctx, const std::string& name) {
 IrModule emitted(loopir::Program& program, const CompiledKernel& kernel, const CodeOptions& options,
                  std::string_view arch) {
   IrModule out;
-  for (const KernelPlan& plan : kernel.plans) {
+  for (size_t v = 0; v < kernel.versions(); ++v) {
     auto target = target_of(arch);
-    emit_kernel(*out.module, program, plan, *target, options.numerics, options.may_alias);
+    if (!kernel.is_group()) {
+      emit_kernel(*out.module, program, kernel.plan(v), *target, options.numerics,
+                  options.may_alias);
+      continue;
+    }
+    std::vector<const KernelPlan*> plans;
+    for (const CompiledKernel* m : kernel.members) plans.push_back(&m->plan(v));
+    emit_group(*out.module, program, plans, kernel.symbols[v], *target, options.numerics);
   }
   return out;
 }
@@ -127,12 +159,14 @@ void make(loopir::Program& program, std::span<Unmade> all, const Device& device,
   });
   for (const Unmade& one : all)
     if (!one.problem.empty())
-      throw KernelFailure{one.kernel->name, one.problem, one.kernel->plans[0].nest.kernel.nodes};
+      throw KernelFailure{
+          one.kernel->name, one.problem,
+          one.kernel->is_group() ? std::set<uint32_t>{} : one.kernel->plans[0].nest.kernel.nodes};
 }
 
 // The message of a check has the kernel's name, which names the ops.
 void add_checks(const Device& device, CompiledKernel& kernel) {
-  if (!kernel.plans[0].has_checks) return;
+  if (kernel.is_group() || !kernel.plans[0].has_checks) return;
   std::string position = "index {} is out of range: a position read by kernel " + kernel.name +
                          " is not within the tensor that it indexes; check the indices";
   std::string divisor = "kernel " + kernel.name +
@@ -202,8 +236,8 @@ void make_code(tn_ctx* ctx, loopir::Program& program, std::span<CompiledKernel* 
   for (size_t i = 0; i < kernels.size(); ++i) {
     kernels[i]->code = codes.at(names[i]);
     statistics.bytes += static_cast<int64_t>(kernels[i]->code->image().size());
-    for (const KernelPlan& plan : kernels[i]->plans)
-      kernels[i]->functions.push_back(kernels[i]->code->kernel(plan.symbol));
+    for (const std::string& symbol : kernels[i]->symbols)
+      kernels[i]->functions.push_back(kernels[i]->code->kernel(symbol));
     add_checks(device, *kernels[i]);
   }
 }

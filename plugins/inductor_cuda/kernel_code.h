@@ -4,6 +4,7 @@
 #include "emit/frame.h"
 #include "machine.h"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <set>
@@ -16,17 +17,32 @@ namespace inductor_cuda {
 /// A kernel that has no code; the rest may have.
 struct KernelFailure {
   std::string kernel, why;
-  std::set<uint32_t> nodes;  // whose work it would have done
+  std::set<uint32_t> nodes;  // whose work it would have done; of a group none
 };
 
-/// A kernel of the schedule: its versions and their code.
+/// A kernel of the schedule, or a group of some that one launch does: its versions and their code.
 struct CompiledKernel {
   std::string name;
-  std::vector<KernelPlan> plans;
-  std::string ptx;  // for people; empty where the code comes from a cache
+  std::vector<KernelPlan> plans;         // of a group none
+  std::vector<CompiledKernel*> members;  // of a group, in the order of their blocks
+  size_t item = 0;                       // of the schedule
+  std::string ptx;                       // for people; empty where the code comes from a cache
   std::shared_ptr<const LoadedCode> code;
-  std::vector<tn_cuda_kernel*> functions;  // by plan
+  std::vector<std::string> symbols;        // by version
+  std::vector<tn_cuda_kernel*> functions;  // by version
   int64_t position_check = 0, divisor_check = 0;
+
+  bool is_group() const { return !members.empty(); }
+  KernelPlan& plan(size_t version) { return plans[std::min(version, plans.size() - 1)]; }
+  const KernelPlan& plan(size_t version) const {
+    return plans[std::min(version, plans.size() - 1)];
+  }
+  /// Of a group: all members' first ones, and all members' last ones.
+  size_t versions() const {
+    size_t n = plans.size();
+    for (const CompiledKernel* m : members) n = std::max(n, m->plans.size());
+    return n;
+  }
 };
 
 struct CodeOptions {

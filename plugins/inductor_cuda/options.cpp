@@ -17,9 +17,9 @@ loopir::LoweringOptions lowering_options(const Given& given, const Device& devic
   out.device_type = device.type;
   out.most_operations = static_cast<int>(given.realize_opcount_threshold);
   out.repeated_operations = static_cast<int>(given.realize_reads_threshold);
-  // A convolution's bias and relu: less than writing and reading them once more.
-  constexpr int bias_and_relu = 24;
-  out.window_operations = std::max(out.repeated_operations, bias_and_relu);
+  // A convolution's bias, norm and relu: less than writing and reading them once more.
+  constexpr int norm_and_relu = 48;
+  out.window_operations = std::max(out.repeated_operations, norm_and_relu);
   out.multiplies_bf16 = true;
   out.multiplies_f16 = true;
   out.narrow_bias = true;

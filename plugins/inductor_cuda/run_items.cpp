@@ -11,11 +11,8 @@ using loopir::View;
 using tenon::plugin::check;
 using tenon::plugin::tensor;
 
-namespace {
-
 /// Parameters of a launch: each a word, where it lies, and what it holds, for recordings.
-class Arguments {
- public:
+struct Executable::Arguments {
   explicit Arguments(size_t n) {
     words_.reserve(n);
     info_.reserve(n);
@@ -47,6 +44,8 @@ class Arguments {
   std::vector<void*> places_;
 };
 
+namespace {
+
 // What a number of the table is to a recording: seeds and first blocks are those of its run.
 uint32_t kind_of(const loopir::Program& program, uint32_t n_symbols, uint32_t place) {
   using Op = loopir::Real::Op;
@@ -67,40 +66,86 @@ bool is_aligned(const KernelPlan& plan, const std::vector<void*>& pointers) {
 
 }  // namespace
 
-void Executable::run_kernel(Call& call, size_t item) {
-  const CompiledKernel& kernel = parts_.kernels.at(item);
-  const std::vector<Launch>& launches = call.plan->launches[item];
+namespace {
+
+size_t most_arguments(const KernelPlan& plan) {
+  return plan.buffers.size() + plan.host_numbers.size() + plan.numbers.size() + 5;
+}
+
+}  // namespace
+
+/// The first version that serves the call.
+size_t Executable::version_of(const Call& call, const CompiledKernel& kernel) const {
+  const std::vector<Launch>& launches = call.plan->launches[kernel.item];
   size_t version = 0;
   while (version + 1 < kernel.plans.size() &&
          !(launches[version].fits && is_aligned(kernel.plans[version], call.pointers)))
     ++version;
+  return version;
+}
+
+void Executable::add_arguments(const Call& call, const CompiledKernel& kernel, size_t version,
+                               Arguments& out) const {
   const KernelPlan& plan = kernel.plans[version];
-  const Launch& how = launches[version];
-  if (how.blocks == 0) return;
-  Arguments arguments(plan.buffers.size() + plan.host_numbers.size() + plan.numbers.size() + 4);
-  for (Id b : plan.buffers) arguments.add(call.pointers[b]);
-  if (plan.has_global_scratch()) arguments.add(call.arena.data<std::byte>() + how.scratch);
+  for (Id b : plan.buffers) out.add(call.pointers[b]);
+  if (plan.has_global_scratch())
+    out.add(call.arena.data<std::byte>() + call.plan->launches[kernel.item][version].scratch);
   for (Id b : plan.host_numbers) {
     const Buffer& info = parts_.program.buffers[b];
-    arguments.add_number(call.c.inputs[info.slot]->data,
-                         static_cast<size_t>(loopir::item_size(info.dtype)));
+    out.add_number(call.c.inputs[info.slot]->data,
+                   static_cast<size_t>(loopir::item_size(info.dtype)));
   }
   for (uint32_t place : plan.numbers)
-    arguments.add(call.table[place], kind_of(parts_.program, call.c.n_syms, place));
-  if (plan.has_checks) {
-    arguments.add(flag_);
-    arguments.add(kernel.position_check);
-    arguments.add(kernel.divisor_check);
-  }
+    out.add(call.table[place], kind_of(parts_.program, call.c.n_syms, place));
+  if (!plan.has_checks) return;
+  out.add(flag_);
+  out.add(kernel.position_check);
+  out.add(kernel.divisor_check);
+}
+
+void Executable::launch(const Call& call, const CompiledKernel& kernel, size_t version,
+                        int64_t blocks, Arguments& arguments) const {
+  const CompiledKernel& first = kernel.is_group() ? *kernel.members[0] : kernel;
   tn_cuda_launch launch{};
   launch.struct_size = sizeof launch;
-  launch.grid[0] = static_cast<uint32_t>(how.blocks);
+  launch.grid[0] = static_cast<uint32_t>(blocks);
   launch.grid[1] = launch.grid[2] = 1;
-  launch.block[0] = plan.form.threads;
+  launch.block[0] = first.plans[0].form.threads;
   launch.block[1] = launch.block[2] = 1;
   launch.stream = call.c.stream;
   arguments.give_to(launch);
   check(parts_.device.api->launch(kernel.functions[version], &launch));
+}
+
+void Executable::run_kernel(Call& call, size_t item) {
+  const CompiledKernel& kernel = parts_.kernels.at(item);
+  size_t version = version_of(call, kernel);
+  int64_t blocks = call.plan->launches[item][version].blocks;
+  if (blocks == 0) return;
+  Arguments arguments(most_arguments(kernel.plans[version]));
+  add_arguments(call, kernel, version, arguments);
+  launch(call, kernel, version, blocks, arguments);
+}
+
+// In the first version where each member may be, else all in their last one.
+void Executable::run_group(Call& call, const CompiledKernel& group) {
+  size_t version = 0, n_arguments = 0;
+  for (const CompiledKernel* m : group.members) {
+    version = std::max(version, version_of(call, *m));
+    n_arguments += most_arguments(m->plans[0]);
+  }
+  Arguments arguments(n_arguments);
+  int64_t blocks = 0;
+  std::vector<int64_t> firsts;
+  for (const CompiledKernel* m : group.members) {
+    size_t own = std::min(version, m->plans.size() - 1);
+    add_arguments(call, *m, own, arguments);
+    firsts.push_back(blocks);
+    blocks += call.plan->launches[m->item][own].blocks;
+  }
+  if (blocks == 0) return;
+  for (int64_t first : firsts) arguments.add(first);
+  launch(call, group, version, blocks, arguments);
 }
 
 void* Executable::workspace_of(Call& call, int64_t bytes) const {
@@ -117,7 +162,12 @@ void Executable::run_item(Call& call, size_t item) {
   const loopir::Item& what = parts_.schedule.items[item];
   if (std::holds_alternative<loopir::Extern>(what)) return run_extern(call, item);
   if (std::holds_alternative<loopir::Product>(what)) return run_product(call, item);
-  if (std::holds_alternative<loopir::Kernel>(what)) return run_kernel(call, item);
+  if (std::holds_alternative<loopir::Kernel>(what)) {
+    if (!parts_.is_in_group[item]) return run_kernel(call, item);
+    auto group = parts_.groups.find(item);
+    if (group != parts_.groups.end()) run_group(call, group->second);
+    return;
+  }
   const DnnItem& dnn = *parts_.dnn.at(item);
   dnn.run(call.pointers, workspace_of(call, dnn.workspace_bytes()), call.c.stream);
 }

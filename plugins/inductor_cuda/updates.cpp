@@ -81,30 +81,36 @@ class Takers {
     return true;
   }
   /// Whether each point of the kernel reads the input where it stores the new value, first before
-  /// that: a thread loads an element once.
+  /// that: a thread loads an element once. What is folded before neither reads it nor stores; of
+  /// threads that share a point one stores, and what the others read meanwhile nobody uses.
   bool is_by_points(const Kernel& kernel, Id made, Id input) const {
     // Statements of one point may be threads' of their own.
-    if (kernel.stages.size() != 1 || kernel.outer.empty()) return false;
+    if (kernel.outer.empty()) return false;
     Id index = loopir::none;
-    for (const Statement& s : kernel.stages[0].statements) {
-      bool is_plain = s.fold == loopir::Fold::none && !s.is_scan && !s.is_scatter &&
-                      s.store == loopir::Store::set;
-      if (!is_plain || s.buffer == loopir::none) return false;
-      if (s.buffer == made) index = s.index;
-    }
-    if (index == loopir::none || !kernel.stages[0].inner.empty()) return false;
-    bool is_stored = false, is_loaded = false, is_fit = true;
-    for (const Statement& s : kernel.stages[0].statements) {
-      loopir::for_each_load(program_.expressions, s.value, [&](const loopir::ValueNode& load) {
-        if (load.a != input) return;
-        is_fit = is_fit && load.b == index && (is_loaded || !is_stored);
-        is_loaded = true;
-      });
-      loopir::for_each_index_load(
-          program_.expressions, s.index,
-          [&](const loopir::ValueNode& load) { is_fit = is_fit && load.a != input; });
-      is_stored = is_stored || s.buffer == made;
-    }
+    bool is_fit = true;
+    for (const loopir::Stage& stage : kernel.stages)
+      for (const Statement& s : stage.statements) {
+        bool is_plain = s.fold == loopir::Fold::none && !s.is_scan && !s.is_scatter &&
+                        s.store == loopir::Store::set && s.buffer != loopir::none;
+        bool is_folded = s.fold != loopir::Fold::none && !s.is_scan && kernel.stages.size() > 1;
+        if (stage.inner.empty() ? !is_plain : !is_folded) return false;
+        if (s.buffer == made) index = s.index, is_fit = is_fit && stage.inner.empty();
+      }
+    if (index == loopir::none) return false;
+    bool is_stored = false, is_loaded = false;
+    for (const loopir::Stage& stage : kernel.stages)
+      for (const Statement& s : stage.statements) {
+        loopir::for_each_load(program_.expressions, s.value, [&](const loopir::ValueNode& load) {
+          if (load.a != input) return;
+          is_fit = is_fit && stage.inner.empty() && load.b == index && (is_loaded || !is_stored);
+          is_loaded = true;
+        });
+        if (s.index != loopir::none)
+          loopir::for_each_index_load(
+              program_.expressions, s.index,
+              [&](const loopir::ValueNode& load) { is_fit = is_fit && load.a != input; });
+        is_stored = is_stored || s.buffer == made;
+      }
     return is_fit;
   }
 

@@ -3,6 +3,7 @@
 #include "fake_cuda.h"
 #include "fake_cudnn.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -205,6 +206,18 @@ dnn::Status give_engines(const Descriptor& heuristic, int64_t wanted, int64_t* c
   return dnn::success;
 }
 
+// As the library's are that add something in f32 to what lies in 16 bits.
+bool has_to_be_compiled(const Descriptor& graph) {
+  Graph read;
+  if (!read_graph(graph, read) || read.operations.size() == 1) return false;
+  auto has = [&](bool is_wide) {
+    return std::any_of(read.tensors.begin(), read.tensors.end(), [&](const auto& t) {
+      return !t.second.is_virtual && (t.second.type == dnn::data_f32) == is_wide;
+    });
+  };
+  return has(true) && has(false);
+}
+
 dnn::Status given(const Descriptor& d, dnn::Attribute attribute, int64_t wanted, int64_t* count,
                   void* out) {
   switch (attribute) {
@@ -213,12 +226,15 @@ dnn::Status given(const Descriptor& d, dnn::Attribute attribute, int64_t wanted,
     case dnn::engine_config_engine:
       *count = 1;
       of(*static_cast<dnn::Descriptor*>(out)).is_exact = d.is_exact;
+      of(*static_cast<dnn::Descriptor*>(out)).values = d.values;
       return dnn::success;
     case dnn::engine_numerical_notes:
       if (d.is_exact) return give<int32_t>(wanted, count, out, {});
       return give<int32_t>(wanted, count, out, {dnn::note_tensor_core});
     case dnn::engine_behavior_notes:
-      return give<int32_t>(wanted, count, out, {});
+      if (!has_to_be_compiled(*d.other(dnn::heuristic_graph)))
+        return give<int32_t>(wanted, count, out, {});
+      return give<int32_t>(wanted, count, out, {dnn::note_runtime_compilation});
     case dnn::plan_workspace_bytes: {
       Graph graph;
       read_graph(graph_of_plan(d), graph);
@@ -329,6 +345,9 @@ EXPORTED dnn::Status cudnnBackendExecute(dnn::Handle handle, dnn::Descriptor pla
       counted.all_operations += run->graph.operations.size();
       counted.operations = static_cast<int32_t>(run->graph.operations.size());
       counted.is_tf32 = run->is_tf32;
+      const Operation& first = run->graph.operations[0];
+      if (first.kind == Operation::Kind::forward)
+        counted.channels = static_cast<int32_t>(run->graph.tensors[first.tensors[0]].sizes[1]);
     }
     FakeCudaWork enqueued{run.get(),
                           [](void* self, bool (*may_touch)(const void*, size_t)) {

@@ -13,6 +13,7 @@ extern "C" {
 struct FakeCudnnCounts {
   uint64_t plans, runs, all_operations;
   int32_t operations;  // of the last plan that ran
+  int32_t channels;    // of the weights of the last convolution that ran
   bool is_tf32;        // whether the engine of the last run may round operands
 };
 /// By dlsym on the library.

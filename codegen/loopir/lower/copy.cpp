@@ -153,12 +153,32 @@ bool slice_scatter(Lowering& to, const node& n) {
   return true;
 }
 
+/// As a choice at each element: on a device launches and memory cost more. The gradients of the parts
+/// of one tensor are a sum of such.
+void chosen_at(Lowering& to, const node& n, const Tensor& given, size_t dim, Id position) {
+  Expressions& x = to.x;
+  const Tensor self = to.tensor_arg(n.args[0]);
+  to.set(n.first_result, to.make(self.dtype, self.sizes, [&](std::span<const Id> i) {
+    Ids inner(i.begin(), i.end());
+    inner.erase(inner.begin() + static_cast<int64_t>(dim));
+    Id is_there = x.apply(TN_F_EQ, TN_BOOL, x.index_value(i[dim]), x.index_value(position));
+    Id value = to.at(given, inner);
+    const ValueNode n = x.value_at(value);
+    if (n.code == value_load && n.c == none) value = x.load(n.a, n.b, n.dtype, is_there);
+    return x.apply(TN_F_SELECT, self.dtype, is_there, value, to.at(self, i));
+  }));
+}
+
 bool select_scatter(Lowering& to, const node& n) {
   if (!is_all_computing(to, n)) return false;
   const Tensor self = to.tensor_arg(n.args[0]), given = to.tensor_arg(n.args[1]);
   size_t dim = dimension(int_arg(n.args[2]), self.ndim());
   Id position = to.arguments.index_arg(n.args[3]);
   if (to.x.range(position).upper < 0) position = to.x.add(position, self.sizes[dim]);
+  if (to.options.fold_blocks) {
+    chosen_at(to, n, given, dim, position);
+    return true;
+  }
   Ids sizes = self.sizes;
   sizes[dim] = to.x.constant(1);
   Tensor source = to.make(self.dtype, sizes, [&](std::span<const Id> indices) {

@@ -25,77 +25,103 @@ std::optional<uint16_t> joining(Fold fold) {
   }
 }
 
-/// A long scan of few rows on a device of many threads: parts of the dimension are scanned, then
-/// their last elements, and what stands before a part is joined to each of its elements.
+/// A long scan of few rows on a device of many threads: parts of the dimension are folded, what they
+/// give is scanned, and each part is scanned from there. The operand is read twice, the result written
+/// once.
 class ScanInParts {
  public:
   ScanInParts(Lowering& to, Fold fold, const Tensor& t, size_t dim, const char* name)
       : to_(to), x_(to.x), fold_(fold), t_(t), dim_(dim), name_(name) {}
 
+  // A block scans a row together, but a thread a column.
   bool is_worth_it() {
-    constexpr int64_t long_scan = 2048, rows_of_block = 64;
+    constexpr int64_t long_row = 32768, long_column = 2048, rows_of_block = 64;
     int64_t n = x_.hint(t_.sizes[dim_]), all = x_.hint(x_.product_of(t_.sizes));
     bool is_variable = x_.index_at(t_.variables[dim_]).kind == IndexKind::variable;
-    return to_.options.fold_blocks && joining(fold_) && is_variable && n >= long_scan &&
-           all / n < to_.options.fold_blocks * rows_of_block;
+    if (!to_.options.fold_blocks || !joining(fold_) || !is_variable) return false;
+    if (is_row()) return n >= long_row && all / n < to_.options.fold_blocks;
+    return n >= long_column && all / n < to_.options.fold_blocks * rows_of_block;
   }
 
   Tensor run() {
     choose_parts();
-    Tensor scanned = scan_parts();
-    Tensor before = to_.scanned(fold_, last_ones(scanned), dim_, name_);
-    return to_.make(t_.dtype, t_.sizes, [&](std::span<const Id> i) {
-      Id part = x_.floordiv(i[dim_], length_), own = to_.at(scanned, i);
-      Id is_later = x_.apply(TN_F_GT, TN_BOOL, x_.index_value(part), x_.number(int64_t{0}, TN_I64));
-      Ids at(i.begin(), i.end());
-      at[dim_] = x_.maximum(x_.subtract(part, x_.constant(1)), x_.constant(0));
-      Id joined = x_.apply(*joining(fold_), t_.dtype, to_.at(before, at), own);
-      return x_.apply(TN_F_SELECT, t_.dtype, is_later, joined, own);
-    });
+    return scan_parts(to_.scanned(fold_, whole_parts(), dim_, name_));
   }
 
  private:
+  /// The operand at an element of a part, in variables of its own.
+  struct Element {
+    Ids variables;  // by dimension of the operand; part in the place of the one that is cut
+    Id part, within, at, value;
+  };
+  Element element() {
+    Element out;
+    out.part = x_.variable(parts_);
+    Id begin = x_.multiply(out.part, length_);
+    out.within = x_.variable(x_.minimum(length_, x_.subtract(t_.sizes[dim_], begin)));
+    out.at = x_.add(begin, out.within);
+    Substitution by{{t_.variables[dim_], out.at}};
+    for (size_t d = 0; d < t_.ndim(); ++d) {
+      Id v = t_.variables[d];
+      bool is_kept = d == dim_ || x_.index_at(v).kind != IndexKind::variable;
+      out.variables.push_back(d == dim_ ? out.part : is_kept ? v : x_.variable(x_.extent_of(v)));
+      if (!is_kept) by.emplace_back(v, out.variables[d]);
+    }
+    out.value = x_.substitute(t_.value, by);
+    return out;
+  }
+
+  bool is_row() const {
+    for (size_t d = dim_ + 1; d < t_.ndim(); ++d)
+      if (!x_.is(t_.sizes[d], 1)) return false;
+    return true;
+  }
+
   void choose_parts() {
-    constexpr int64_t much = int64_t{1} << 23, short_part = 64, long_part = 256;
+    constexpr int64_t much = int64_t{1} << 23, short_part = 64, long_part = 256, part_of_row = 4096;
     bool is_much = x_.hint(x_.product_of(t_.sizes)) > much;
-    length_ = x_.constant(is_much ? long_part : short_part);
+    length_ = x_.constant(is_row() ? part_of_row : is_much ? long_part : short_part);
     Id n = t_.sizes[dim_];
     parts_ = x_.floordiv(x_.subtract(x_.add(n, length_), x_.constant(1)), length_);
   }
 
-  Tensor scan_parts() {
-    Id part = x_.variable(parts_), begin = x_.multiply(part, length_);
-    Id left = x_.subtract(t_.sizes[dim_], begin);
-    Id within = x_.variable(x_.minimum(length_, left));
-    Id at = x_.add(begin, within);
+  Tensor whole_parts() {
+    Element e = element();
+    Ids sizes = t_.sizes;
+    sizes[dim_] = parts_;
+    return to_.fold_over(e.variables, {e.within}, fold_, t_.dtype, sizes, e.value, name_);
+  }
+
+  /// What stands before a part is joined to its first element.
+  Id joined(const Element& e, const Tensor& whole) {
+    Ids before = e.variables;
+    before[dim_] = x_.maximum(x_.subtract(e.part, x_.constant(1)), x_.constant(0));
+    Id zero = x_.number(int64_t{0}, TN_I64);
+    Id is_first = x_.apply(TN_F_EQ, TN_BOOL, x_.index_value(e.within), zero);
+    Id is_later = x_.apply(TN_F_GT, TN_BOOL, x_.index_value(e.part), zero);
+    Id both = x_.apply(*joining(fold_), t_.dtype, to_.at(whole, before), e.value);
+    return x_.apply(TN_F_SELECT, t_.dtype, x_.apply(TN_F_BAND, TN_BOOL, is_first, is_later), both,
+                    e.value);
+  }
+
+  Tensor scan_parts(const Tensor& whole) {
+    Element e = element();
     Loop loop;
     loop.name = name_;
     loop.fold = fold_;
     loop.is_scan = true;
-    loop.value = x_.substitute(t_.value, {{t_.variables[dim_], at}});
+    loop.value = joined(e, whole);
     loop.index = x_.constant(0);
     Ids strides = to_.contiguous(t_.sizes);
     for (size_t d = 0; d < t_.ndim(); ++d) {
-      Id v = t_.variables[d];
-      if (d != dim_ && x_.index_at(v).kind == IndexKind::variable) loop.outer.push_back(v);
-      loop.index = x_.add(loop.index, x_.multiply(d == dim_ ? at : v, strides[d]));
+      Id v = e.variables[d];
+      if (x_.index_at(v).kind == IndexKind::variable) loop.outer.push_back(v);
+      loop.index = x_.add(loop.index, x_.multiply(d == dim_ ? e.at : v, strides[d]));
     }
-    loop.outer.push_back(part);
-    loop.reduced = {within};
+    loop.reduced = {e.within};
     Id buffer = loop.buffer = to_.new_buffer(t_.dtype, t_.sizes, strides, name_);
     to_.program.steps.push_back(std::move(loop));
     return to_.over(buffer);
-  }
-
-  Tensor last_ones(const Tensor& scanned) {
-    Ids sizes = t_.sizes;
-    sizes[dim_] = parts_;
-    return to_.make(t_.dtype, sizes, [&](std::span<const Id> i) {
-      Ids at(i.begin(), i.end());
-      Id end = x_.multiply(x_.add(i[dim_], x_.constant(1)), length_);
-      at[dim_] = x_.subtract(x_.minimum(end, t_.sizes[dim_]), x_.constant(1));
-      return to_.at(scanned, at);
-    });
   }
 
   Lowering& to_;
@@ -111,8 +137,10 @@ class ScanInParts {
 
 Tensor Lowering::scanned(Fold fold, const Tensor& t, size_t dim, const char* name) {
   if (x.is(t.sizes[dim], 1)) return t;
-  ScanInParts in_parts(*this, fold, t, dim, name);
-  if (in_parts.is_worth_it()) return in_parts.run();
+  if (ScanInParts(*this, fold, t, dim, name).is_worth_it()) {
+    const Tensor read_twice = cheap(t, name);
+    return ScanInParts(*this, fold, read_twice, dim, name).run();
+  }
   Loop loop;
   loop.name = name;
   loop.fold = fold;

@@ -39,14 +39,14 @@ std::string name_of(const loopir::Item& item) {
 }  // namespace
 
 DnnItem::DnnItem(const loopir::Program& program, const loopir::Item& item, const Device& device,
-                 const DnnOptions& options)
+                 const DnnOptions& options, const Tuning* tuning)
     : name_(name_of(item)), device_(device) {
   std::string why;
   library_ = DnnLibrary::of(device, &why);
   auto problem = problem_of(program, item);
   if (library_ && problem) {
     native_stream(device, nullptr);  // it looks at the thread's device
-    plan_ = DnnPlan::find(*library_, problem->graph, options, why);
+    plan_ = DnnPlan::find(*library_, problem->graph, options, why, tuning);
   }
   if (!plan_) throw error(TN_INTERNAL, text("{} has no way through cuDNN: {}", name_, why));
   problem_ = std::move(*problem);

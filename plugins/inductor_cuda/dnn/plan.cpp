@@ -288,41 +288,54 @@ DnnPlan::DnnPlan(const DnnLibrary& library, const DnnGraph& graph) : library_(li
     if (graph.tensors[i].place != DnnTensor::Place::between) bound_.push_back(i);
 }
 
-bool DnnPlan::take(dnn::Descriptor engine_config) {
-  auto plan = std::make_unique<DnnDescriptor>(library_, dnn::plan_descriptor);
-  plan->set(dnn::plan_engine_config, dnn::type_descriptor, engine_config);
-  plan->set(dnn::plan_handle, dnn::type_handle, library_.handle());
-  if (library_.functions().cudnnBackendFinalize(plan->get()) != dnn::success) return false;
-  int64_t count = 0, bytes = 0;
+std::optional<DnnPlan::Choice> DnnPlan::choice(std::unique_ptr<DnnDescriptor> engine_config) const {
+  Choice out{std::move(engine_config),
+             std::make_unique<DnnDescriptor>(library_, dnn::plan_descriptor)};
+  out.plan->set(dnn::plan_engine_config, dnn::type_descriptor, out.config->get());
+  out.plan->set(dnn::plan_handle, dnn::type_handle, library_.handle());
+  if (library_.functions().cudnnBackendFinalize(out.plan->get()) != dnn::success)
+    return std::nullopt;
+  int64_t count = 0;
   library_.check(library_.functions().cudnnBackendGetAttribute(
-                     plan->get(), dnn::plan_workspace_bytes, dnn::type_int64, 1, &count, &bytes),
+                     out.plan->get(), dnn::plan_workspace_bytes, dnn::type_int64, 1, &count,
+                     &out.workspace_bytes),
                  "cudnnBackendGetAttribute", subject);
-  if (bytes > most_bytes_of_plan) return false;
-  plan_ = std::move(plan);
-  workspace_bytes_ = bytes;
-  return true;
+  if (out.workspace_bytes > most_bytes_of_plan) return std::nullopt;
+  return out;
 }
 
-bool DnnPlan::make(const DnnGraph& graph, const DnnOptions& options, std::string& why_not) try {
+bool DnnPlan::make(const DnnGraph& graph, const DnnOptions& options, const Tuning* tuning,
+                   std::string& why_not) try {
+  constexpr size_t most_choices = 16;
   bool is_f32 = graph.tensors[0].dtype == dnn::data_f32;
   bool has_ready_ones = std::ranges::none_of(
       graph.operations, [](const DnnOperation& o) { return o.kind == Kind::product; });
+  size_t wanted = tuning && has_ready_ones ? most_choices : 1;
+  std::vector<Choice> choices;
   DnnDescriptor& written = Writer(library_, graph, parts_).write();
   for (dnn::HeuristicMode mode : modes_for(graph))
     for (auto& config : engines_for(library_, written, mode)) {
+      if (choices.size() == wanted) break;
       std::vector<int32_t> notes =
           notes_of(library_, config->get(), dnn::engine_numerical_notes, dnn::type_numerical_note);
       if (!is_admitted(notes, is_f32, options)) continue;
+      // What else the heuristic names first for some in 16 bits turns images around and takes
+      // three times as long.
+      bool is_fast = std::ranges::find(notes, int32_t{dnn::note_tensor_core}) != notes.end();
+      if (has_ready_ones && !is_f32 && graph.operations.size() > 1 && !is_fast) continue;
       if (has_ready_ones && !is_ready(library_, config->get())) {
-        if (graph.operations.size() == 1) continue;
+        if (graph.operations.size() == 1 || !choices.empty()) continue;
         // Those behind it are ten times slower; the convolution alone has others.
         why_not = "its engines have to be compiled";
         return false;
       }
-      if (!take(config->get())) continue;
-      parts_.push_back(std::move(config));
-      return true;
+      if (auto made = choice(std::move(config))) choices.push_back(std::move(*made));
     }
+  if (tuning) choose(graph, options, *tuning, choices);
+  if (!choices.empty()) {
+    choice_ = std::move(choices[0]);
+    return true;
+  }
   why_not = "cuDNN has no engine for it";
   return false;
 } catch (const DnnDeclined& why) {
@@ -332,26 +345,84 @@ bool DnnPlan::make(const DnnGraph& graph, const DnnOptions& options, std::string
 
 namespace {
 
+int32_t dtype_of(dnn::DataType type) {
+  return type == dnn::data_bf16  ? int32_t{TN_BF16}
+         : type == dnn::data_f16 ? int32_t{TN_F16}
+                                 : int32_t{TN_F32};
+}
+
+/// Whether an operation of the graph writes the tensor.
+bool is_written(const DnnGraph& graph, size_t tensor) {
+  return std::ranges::any_of(graph.operations, [&](const DnnOperation& o) {
+    size_t result = o.kind == Kind::of_source                              ? o.tensors[1]
+                    : o.kind == Kind::of_weights                           ? o.tensors[0]
+                    : o.kind == Kind::reduction || o.kind == Kind::reshape ? o.tensors[1]
+                                                                           : o.tensors[2];
+    return result == tensor;
+  });
+}
+
+}  // namespace
+
+/// Puts the fastest choice first.
+void DnnPlan::choose(const DnnGraph& graph, const DnnOptions& options, const Tuning& tuning,
+                     std::vector<Choice>& choices) {
+  bool has_numbers = std::ranges::any_of(
+      graph.tensors, [](const DnnTensor& t) { return t.place == DnnTensor::Place::number; });
+  if (choices.size() < 2 || has_numbers) return;
+  std::vector<TrialMemory> memory;
+  std::vector<size_t> places;
+  for (size_t i : bound_) {
+    const DnnTensor& t = graph.tensors[i];
+    int64_t last = 0;
+    for (size_t d = 0; d < t.sizes.size(); ++d) last += (t.sizes[d] - 1) * t.strides[d];
+    int32_t dtype = dtype_of(t.dtype);
+    memory.push_back({(last + 1) * (dtype == TN_F32 ? 4 : 2), dtype, is_written(graph, i)});
+    places.push_back(i);
+  }
+  int64_t workspace = 0;
+  for (const Choice& c : choices) workspace = std::max(workspace, c.workspace_bytes);
+  memory.push_back({workspace, TN_F32, false});
+  auto run_one = [&](size_t which, std::span<void* const> given, void* stream) {
+    std::vector<void*> addresses(graph.tensors.size());
+    for (size_t k = 0; k < places.size(); ++k) addresses[places[k]] = given[k];
+    try {
+      run(choices[which], addresses, given.back(), reinterpret_cast<dnn::Stream>(stream),
+          "max_autotune");
+    } catch (const tenon::plugin::error&) {
+      return false;
+    }
+    return true;
+  };
+  std::string problem =
+      text("cudnn {} {} {}", graph.key(), options.allows_tf32, options.deterministic);
+  size_t best = tuning.fastest(problem, memory, choices.size(), run_one);
+  std::swap(choices[0], choices[best]);
+}
+
+namespace {
+
 struct Known {
   std::shared_ptr<const DnnPlan> plan;
   std::string why_not;
 };
-using Key = std::tuple<const DnnLibrary*, DnnOptions, std::string>;
+using Key = std::tuple<const DnnLibrary*, DnnOptions, bool, std::string>;
 
 }  // namespace
 
 std::shared_ptr<const DnnPlan> DnnPlan::find(const DnnLibrary& library, const DnnGraph& graph,
-                                             const DnnOptions& options, std::string& why_not) {
+                                             const DnnOptions& options, std::string& why_not,
+                                             const Tuning* tuning) {
   static std::mutex finding;
   static auto& all = *new std::map<Key, Known>;
   std::lock_guard lock(finding);
   if (all.size() >= most_plans) all.clear();
-  Key key{&library, options, graph.key()};
+  Key key{&library, options, tuning != nullptr, graph.key()};
   auto at = all.find(key);
   if (at == all.end()) {
     std::shared_ptr<DnnPlan> made(new DnnPlan(library, graph));
     Known known;
-    if (made->make(graph, options, known.why_not)) known.plan = std::move(made);
+    if (made->make(graph, options, tuning, known.why_not)) known.plan = std::move(made);
     at = all.emplace(std::move(key), std::move(known)).first;
   }
   why_not = at->second.why_not;
@@ -360,6 +431,11 @@ std::shared_ptr<const DnnPlan> DnnPlan::find(const DnnLibrary& library, const Dn
 
 void DnnPlan::run(std::span<void* const> addresses, void* workspace, dnn::Stream stream,
                   const std::string& name) const {
+  run(choice_, addresses, workspace, stream, name);
+}
+
+void DnnPlan::run(const Choice& choice, std::span<void* const> addresses, void* workspace,
+                  dnn::Stream stream, const std::string& name) const {
   std::vector<int64_t> ids;
   std::vector<void*> bound;
   for (size_t i : bound_) {
@@ -372,7 +448,7 @@ void DnnPlan::run(std::span<void* const> addresses, void* workspace, dnn::Stream
                  bound.data());
   pack.set(dnn::pack_workspace, dnn::type_address, workspace);
   pack.finish();
-  library_.execute(plan_->get(), pack.get(), stream, name);
+  library_.execute(choice.plan->get(), pack.get(), stream, name);
 }
 
 }  // namespace inductor_cuda

@@ -5,12 +5,14 @@
 // since some take the library half a second: a network's equal layers share one.
 #pragma once
 
+#include "../tuning.h"
 #include "graph.h"
 #include "library.h"
 
 #include <tenon/plugin.hpp>
 
 #include <memory>
+#include <optional>
 #include <span>
 
 namespace inductor_cuda {
@@ -18,6 +20,7 @@ namespace inductor_cuda {
 struct DnnOptions {
   bool allows_tf32 = false;    // f32 operands are rounded to 19 bits
   bool deterministic = false;  // no sums in the order in which blocks come
+  bool may_round_bias = true;  // to the dtype of 16-bit images
   auto operator<=>(const DnnOptions&) const = default;
 };
 
@@ -56,25 +59,36 @@ class DnnDescriptor {
 /// Threads: any.
 class DnnPlan {
  public:
-  /// Null, with the reason, where the library has none. Throws where it fails.
+  /// Null, with the reason, where the library has none. Throws where it fails. Where there is
+  /// `tuning`, the fastest of those that it has ready, in place of its first choice.
   static std::shared_ptr<const DnnPlan> find(const DnnLibrary& library, const DnnGraph& graph,
-                                             const DnnOptions& options, std::string& why_not);
+                                             const DnnOptions& options, std::string& why_not,
+                                             const Tuning* tuning = nullptr);
 
-  int64_t workspace_bytes() const { return workspace_bytes_; }
+  int64_t workspace_bytes() const { return choice_.workspace_bytes; }
   /// Enqueues. `addresses` are those of the graph's tensors; of numbers, on the host.
   void run(std::span<void* const> addresses, void* workspace, dnn::Stream stream,
            const std::string& name) const;
 
  private:
   DnnPlan(const DnnLibrary& library, const DnnGraph& graph);
-  bool make(const DnnGraph& graph, const DnnOptions& options, std::string& why_not);
-  bool take(dnn::Descriptor engine_config);
+  /// An engine that can be made.
+  struct Choice {
+    std::unique_ptr<DnnDescriptor> config, plan;
+    int64_t workspace_bytes = 0;
+  };
+  bool make(const DnnGraph& graph, const DnnOptions& options, const Tuning* tuning,
+            std::string& why_not);
+  void choose(const DnnGraph& graph, const DnnOptions& options, const Tuning& tuning,
+              std::vector<Choice>& choices);
+  std::optional<Choice> choice(std::unique_ptr<DnnDescriptor> engine_config) const;
+  void run(const Choice& choice, std::span<void* const> addresses, void* workspace,
+           dnn::Stream stream, const std::string& name) const;
 
   const DnnLibrary& library_;
   std::vector<size_t> bound_;  // tensors with an address
   std::vector<std::unique_ptr<DnnDescriptor>> parts_;
-  std::unique_ptr<DnnDescriptor> plan_;
-  int64_t workspace_bytes_ = 0;
+  Choice choice_;
 };
 
 }  // namespace inductor_cuda

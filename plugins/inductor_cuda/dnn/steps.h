@@ -38,6 +38,9 @@ class DnnSteps {
   loopir::View in_squares(const loopir::View& v, const Square& square,
                           std::array<int64_t, 2> lengths, std::array<int64_t, 2> zeros,
                           const std::string& name);
+  loopir::View in_rows(const loopir::View& v, int64_t taps, const std::string& name);
+  loopir::View rounded(const loopir::View& bias, int32_t dtype, const std::string& name);
+  bool keep_convolution(loopir::Convolution c, size_t before, const loopir::View& to);
   bool keep_without_bias(loopir::Convolution c, size_t before, const loopir::View& to);
   template <class Step>
   bool keep(Step step, size_t before, const loopir::View& to);

@@ -16,6 +16,10 @@ using loopir::Statement;
 
 namespace {
 
+bool has_scan(const Stage& stage) {
+  return std::ranges::any_of(stage.statements, [](const Statement& s) { return s.is_scan; });
+}
+
 class KernelEmitter {
  public:
   explicit KernelEmitter(Frame& frame)
@@ -35,7 +39,11 @@ class KernelEmitter {
  private:
   using Body = std::function<void()>;
   Value* thread() { return b_.CreateZExtOrTrunc(f_.target.thread(b_), f_.index_type()); }
-  Value* block() { return b_.CreateZExtOrTrunc(f_.target.block(b_), f_.index_type()); }
+  Value* block() {
+    Value* own = f_.target.block(b_);
+    if (f_.first_block) own = b_.CreateSub(own, f_.first_block);
+    return b_.CreateZExtOrTrunc(own, f_.index_type());
+  }
   /// The variables as a number of their points in order, the last one fastest; what is left of it.
   void bind_points(const Ids& variables, Value* number);
   Value* take(Value*& number, Value* extent);
@@ -43,6 +51,7 @@ class KernelEmitter {
   void set_unit(Value* unit);
   void statements_apart(Value* unit);
   void serial_stages();
+  bool is_window(const Ids& inner, size_t next);
   void serial_points(const Ids& inner, size_t next, const Stage& stage);
   void vector_of_points(Value* first);
   void shared_stages(Value* rank, Value* ranks, const StatementEmitter::Over& over, Value* stores,
@@ -50,6 +59,8 @@ class KernelEmitter {
   void shared_points(const Stage& stage, Id lanes, Value* rank, Value* ranks, Value* guard);
   void stages_in_registers();
   void points_in_registers(const Stage& stage, Value* rank);
+  template <class F>
+  void vectors_in_registers(const Stage& stage, Value* rank, F&& body);
   bool is_read_later(size_t stage);
   /// A point of the tile at (first_across, first_lane), and whether there is one.
   struct Point {
@@ -166,9 +177,28 @@ void KernelEmitter::serial_stages() {
   }
 }
 
+/// Whether the variables from the `next` one on have few points together.
+bool KernelEmitter::is_window(const Ids& inner, size_t next) {
+  constexpr int64_t most = 16;
+  int64_t n = 1;
+  for (; next < inner.size(); ++next) {
+    auto known = x_.number_of(x_.extent_of(inner[next]));
+    if (!known || *known > most) return false;
+    n *= *known;
+  }
+  return n <= most;
+}
+
 void KernelEmitter::serial_points(const Ids& inner, size_t next, const Stage& stage) {
-  if (next == inner.size()) {
-    for (const Statement& s : stage.statements) statements_.run(s, nullptr);
+  if (next == inner.size()) return statements_.run_all(stage.statements, nullptr);
+  // The loads of a small window are on their way at the same time.
+  if (is_window(inner, next)) {
+    for (int64_t i = 0; i < *x_.number_of(x_.extent_of(inner[next])); ++i) {
+      values_.open();
+      values_.bind(inner[next], f_.number(i));
+      serial_points(inner, next + 1, stage);
+      values_.close();
+    }
     return;
   }
   Value* n = values_.index(x_.extent_of(inner[next]));
@@ -202,7 +232,7 @@ void KernelEmitter::shared_stages(Value* rank, Value* ranks, const StatementEmit
     const Stage& stage = nest_.kernel.stages[i];
     statements_.start(stage);
     if (stage.inner.empty())
-      for (const Statement& s : stage.statements) statements_.run(s, stores);
+      statements_.run_all(stage.statements, stores);
     else
       shared_points(stage, nest_.lanes_of_stage[i], rank, ranks, guard);
     statements_.finish(stage, over, stores);
@@ -231,7 +261,7 @@ void KernelEmitter::shared_points(const Stage& stage, Id lanes, Value* rank, Val
     }
     bind_points(others, point);
     values_.set_lanes(lanes, vector);
-    for (const Statement& s : stage.statements) statements_.run(s, nullptr);
+    for (const Statement& s : stage.statements) statements_.run(s, values_.guard());
     values_.set_lanes(none, 1);
     values_.close();
   };
@@ -241,6 +271,14 @@ void KernelEmitter::shared_points(const Stage& stage, Id lanes, Value* rank, Val
   // Of points rank, rank + ranks, ... four at a time, so that their loads do not wait for each other.
   Value* behind = b_.CreateAdd(b_.CreateSub(total, rank), b_.CreateSub(ranks, f_.number(1)));
   Value* count = b_.CreateSDiv(behind, ranks);
+  if (has_scan(stage)) {  // as many points for each thread, of which the last one may not be there
+    Value* most = b_.CreateSDiv(b_.CreateAdd(total, b_.CreateSub(ranks, f_.number(1))), ranks);
+    emit_loop(f_, f_.number(0), most, f_.number(1), [&](Value* number) {
+      values_.set_guard(b_.CreateICmpSLT(number, count));
+      run(number);
+    });
+    return values_.set_guard(guard);
+  }
   constexpr int64_t together = 4;
   Value* full = b_.CreateMul(b_.CreateSDiv(count, f_.number(together)), f_.number(together));
   emit_loop(f_, f_.number(0), full, f_.number(together), [&](Value* first) {
@@ -270,7 +308,7 @@ void KernelEmitter::stages_in_registers() {
     const Stage& stage = nest_.kernel.stages[i];
     statements_.start(stage);
     if (stage.inner.empty())
-      for (const Statement& s : stage.statements) statements_.run(s, is_first);
+      statements_.run_all(stage.statements, is_first);
     else
       points_in_registers(stage, rank);
     statements_.finish(stage, folded_over_block, is_first);
@@ -279,22 +317,32 @@ void KernelEmitter::stages_in_registers() {
 
 // Vectors behind the end of the row stand for its first one, and are neither read, folded nor stored.
 void KernelEmitter::points_in_registers(const Stage& stage, Value* rank) {
+  // A scan is all threads' and waits for them: all loads are on their way before the first one.
+  if (has_scan(stage))
+    vectors_in_registers(stage, rank, [&](const Statement& s, Value*) { statements_.prepare(s); });
+  vectors_in_registers(stage, rank,
+                       [&](const Statement& s, Value* guard) { statements_.run(s, guard); });
+}
+
+template <class F>
+void KernelEmitter::vectors_in_registers(const Stage& stage, Value* rank, F&& body) {
   Id row = stage.inner[0];
-  int64_t n = *x_.number_of(x_.extent_of(row));
+  auto n = x_.number_of(x_.extent_of(row));
+  Value* extent = values_.index(x_.extent_of(row));
   int64_t together = int64_t{form_.threads} * form_.vector;
   for (unsigned e = 0; e < form_.in_registers; ++e) {
     Value* first = b_.CreateMul(b_.CreateAdd(rank, f_.number(int64_t{e} * form_.threads)),
                                 f_.number(form_.vector));
     Value* guard = nullptr;
-    if ((e + 1) * together > n) {
-      guard = b_.CreateICmpSLT(first, f_.number(n));
+    if (!n || (e + 1) * together > *n) {
+      guard = b_.CreateICmpSLT(first, extent);
       first = b_.CreateSelect(guard, first, f_.number(0));
     }
     values_.open(std::move(known_[e]));
     values_.bind(row, first);
     values_.set_lanes(row, form_.vector);
     values_.set_guard(guard);
-    for (const Statement& s : stage.statements) statements_.run(s, guard);
+    for (const Statement& s : stage.statements) body(s, guard);
     values_.set_guard(nullptr);
     values_.set_lanes(none, 1);
     known_[e] = values_.take();
@@ -401,79 +449,20 @@ void KernelEmitter::tiles() {
   }
 }
 
-// ---- the function
-
-using Parameter = KernelShape::Parameter;
-
-KernelShape shape_of(const KernelPlan& plan, bool may_alias) {
-  KernelShape out;
-  out.name = plan.symbol;
-  out.threads = plan.form.threads;
-  out.cooperates = plan.form.kind != Form::Kind::points;
-  out.shared_bytes =
-      static_cast<uint64_t>(plan.fold_bytes + (plan.scratch_is_shared ? plan.scratch_bytes : 0));
-  out.parameters.assign(plan.buffers.size(),
-                        may_alias ? Parameter::pointer : Parameter::own_pointer);
-  if (plan.has_global_scratch()) out.parameters.push_back(Parameter::own_pointer);
-  out.parameters.insert(out.parameters.end(), plan.host_numbers.size() + plan.numbers.size(),
-                        Parameter::number);
-  if (plan.has_checks)
-    out.parameters.insert(out.parameters.end(),
-                          {Parameter::pointer, Parameter::number, Parameter::number});
-  return out;
-}
-
-void bind_parameters(Frame& f, const BegunKernel& begun) {
-  f.function = begun.function;
-  f.folds = begun.shared;
-  auto next = begun.parameters.begin();
-  for (Id b : f.plan.buffers) f.buffers[b] = *next++;
-  if (f.plan.has_global_scratch()) f.scratch = *next++;
-  for (Id b : f.plan.host_numbers) f.host_numbers[b] = *next++;
-  for (uint32_t place : f.plan.numbers) f.numbers[place] = *next++;
-  if (!f.plan.has_checks) return;
-  f.flag = *next++;
-  f.position_check = *next++;
-  f.divisor_check = *next++;
-}
-
-// Rows of the kernel's own: behind the folds in shared memory. In registers they have no place.
-void bind_scratch(Frame& f) {
-  for (const auto& [buffer, offset] : f.plan.scratch) {
-    if (!f.plan.scratch_is_shared || !f.plan.scratch_bytes) continue;
-    f.buffers[buffer] = f.b.CreateConstGEP1_64(f.b.getInt8Ty(), f.folds,
-                                               static_cast<uint64_t>(f.plan.fold_bytes + offset));
-  }
-}
-
 }  // namespace
 
-void emit_kernel(llvm::Module& module, loopir::Program& program, const KernelPlan& plan,
-                 ThreadTarget& target, Numerics numerics, bool may_alias) {
-  llvm::IRBuilder<> b(module.getContext());
-  Frame frame{.b = b, .target = target, .program = program, .plan = plan, .numerics = numerics};
-  bind_parameters(frame, target.begin(module, b, shape_of(plan, may_alias)));
-  bind_scratch(frame);
-  // Products and sums may be one instruction; nothing else is assumed.
-  llvm::FastMathFlags contract;
-  contract.setAllowContract(numerics.contracts);
-  b.setFastMathFlags(contract);
+void emit_body(Frame& frame) {
   KernelEmitter emitter(frame);
-  switch (plan.form.kind) {
+  switch (frame.plan.form.kind) {
     case Form::Kind::points:
-      emitter.points();
-      break;
+      return emitter.points();
     case Form::Kind::rows:
-      emitter.rows();
-      break;
+      return emitter.rows();
     case Form::Kind::columns:
-      emitter.columns();
-      break;
+      return emitter.columns();
     case Form::Kind::tiles:
-      emitter.tiles();
-      break;
+      return emitter.tiles();
   }
-  b.CreateRetVoid();
 }
 
 }  // namespace inductor_cuda

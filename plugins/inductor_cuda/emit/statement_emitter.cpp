@@ -6,6 +6,8 @@
 #include <lanes/folds.h>
 #include <lanes/lane_ops.h>
 
+#include <algorithm>
+
 namespace inductor_cuda {
 
 using llvm::Value;
@@ -35,12 +37,53 @@ Part StatementEmitter::part_of(const Statement& s) {
 }
 
 void StatementEmitter::run(const Statement& s, Value* guard) {
-  if (s.is_scan)
+  if (s.is_scan && f_.plan.form.kind == Form::Kind::rows)
+    scan_together(s, guard);
+  else if (s.is_scan)
     emit_where(f_, values_, guard, [&] { scan(s); });
   else if (s.fold != Fold::none)
     fold(s, guard);
   else
-    store_lanes(s, guard);
+    store_lanes(s, values_of(s), guard);
+}
+
+namespace {
+
+bool is_plain(const Statement& s) {
+  return s.fold == Fold::none && !s.is_scatter && s.store == Store::set && s.buffer != none;
+}
+
+}  // namespace
+
+// Values of one go at once, in registers.
+void StatementEmitter::run_all(std::span<const Statement> all, Value* guard) {
+  constexpr size_t most_values = 64;
+  size_t most = std::max<size_t>(most_values / values_.lanes(), 1);
+  while (!all.empty()) {
+    loopir::Ids written, read;
+    size_t n = 0;
+    for (; n < std::min(most, all.size()) && is_plain(all[n]); ++n) {
+      read.clear();
+      loopir::add_loads(x_, all[n].value, read);
+      loopir::add_index_loads(x_, all[n].index, read);
+      if (std::ranges::any_of(read,
+                              [&](Id b) { return std::ranges::find(written, b) != written.end(); }))
+        break;
+      written.push_back(all[n].buffer);
+    }
+    n = std::max<size_t>(n, 1);
+    if (n > 1)
+      for (const Statement& s : all.first(n)) prepare(s);
+    for (const Statement& s : all.first(n)) run(s, guard);
+    all = all.subspan(n);
+  }
+}
+
+std::vector<Value*> StatementEmitter::values_of(const Statement& s) {
+  std::vector<Value*> out;
+  for (unsigned lane = 0; lane < values_.lanes(); ++lane)
+    out.push_back(values_.value(s.value, lane));
+  return out;
 }
 
 void StatementEmitter::fold(const Statement& s, Value* guard) {
@@ -69,6 +112,24 @@ void StatementEmitter::scan(const Statement& s) {
   if (s.buffer != none) store_one(s, values_.index(s.index), sum);
 }
 
+// A thread scans its own neighbours, then all threads what each of them has.
+void StatementEmitter::scan_together(const Statement& s, Value* guard) {
+  const State& state = states_.at(s.folded);
+  int32_t dtype = x_.dtype_of(s.value);
+  auto join = [&](Value* p, Value* q) { return lanes::combined(b_, s.fold, dtype, p, q); };
+  std::vector<Value*> all = values_of(s);
+  for (size_t lane = 1; lane < all.size(); ++lane) all[lane] = join(all[lane - 1], all[lane]);
+  Value* own = all.back();
+  if (guard) own = b_.CreateSelect(guard, own, lanes::neutral(s.fold, state.type, dtype));
+  Scanned scanned = scanned_over_block(f_, s, own);
+  Value* carried = b_.CreateLoad(state.type, state.value);
+  Value* before = join(carried, scanned.before);
+  b_.CreateStore(join(carried, scanned.all), state.value);
+  if (s.buffer == none) return;
+  for (Value*& v : all) v = join(before, v);
+  store_lanes(s, all, guard);
+}
+
 void StatementEmitter::finish(const loopir::Stage& stage, const Over& over, Value* stores) {
   for (const Statement& s : stage.statements) {
     if (s.fold == Fold::none) continue;
@@ -95,10 +156,8 @@ void StatementEmitter::store_one(const Statement& s, Value* element, Value* v) {
   store(f_, s.buffer, element, {&v, 1});
 }
 
-void StatementEmitter::store_lanes(const Statement& s, Value* guard) {
-  unsigned count = values_.lanes();
-  std::vector<Value*> all;
-  for (unsigned lane = 0; lane < count; ++lane) all.push_back(values_.value(s.value, lane));
+void StatementEmitter::store_lanes(const Statement& s, std::span<Value* const> all, Value* guard) {
+  auto count = static_cast<unsigned>(all.size());
   bool is_scratch = f_.program.buffers[s.buffer].place == loopir::Buffer::Place::scratch;
   if (keeps_rows_ && is_scratch) {
     for (unsigned lane = 0; lane < count; ++lane) values_.keep(s.buffer, lane, all[lane]);
@@ -112,7 +171,7 @@ void StatementEmitter::store_lanes(const Statement& s, Value* guard) {
       if (together == 1)
         store_one(s, element, all[lane]);
       else
-        store(f_, s.buffer, element, std::span(all).subspan(lane, together));
+        store(f_, s.buffer, element, all.subspan(lane, together));
     }
   });
 }

@@ -14,8 +14,14 @@ class StatementEmitter {
 
   /// Before the points of a stage.
   void start(const loopir::Stage& stage);
-  /// At a point; folds and stores are done only where `guard` holds (null: everywhere).
+  /// At a point; folds and stores are done only where `guard` holds (null: everywhere). All threads
+  /// of a block that takes a row run scans at the same time.
   void run(const loopir::Statement& s, llvm::Value* guard);
+  /// Emits what `run` will read there.
+  void prepare(const loopir::Statement& s) { values_of(s); }
+  /// All of them at a point. What they store is computed before the first one stores, so that loads
+  /// do not wait for each other; as far as nobody reads what another stores.
+  void run_all(std::span<const loopir::Statement> all, llvm::Value* guard);
   /// Behind them: the fold's result, made one by `over` of the parts of all who share the points;
   /// stored where `stores` holds.
   using Over = std::function<Part(Frame&, const loopir::Statement&, const Part&)>;
@@ -31,7 +37,10 @@ class StatementEmitter {
   };
   void fold(const loopir::Statement& s, llvm::Value* guard);
   void scan(const loopir::Statement& s);
-  void store_lanes(const loopir::Statement& s, llvm::Value* guard);
+  void scan_together(const loopir::Statement& s, llvm::Value* guard);
+  void store_lanes(const loopir::Statement& s, std::span<llvm::Value* const> all,
+                   llvm::Value* guard);
+  std::vector<llvm::Value*> values_of(const loopir::Statement& s);
   void store_one(const loopir::Statement& s, llvm::Value* element, llvm::Value* value);
   Part part_of(const loopir::Statement& s);
 

@@ -108,6 +108,49 @@ Part folded_over_block(Frame& f, const Statement& s, const Part& own) {
   return folded_over_warp(f, s, get(f, place(f, f.b.CreateAdd(first, which)), part), warps);
 }
 
+// Within a warp: of neighbours of 2, 4, ... threads the second half takes what the first half has.
+// Whose part is the first of two is the same for both, so that all threads get the same whole.
+Scanned scanned_over_warp(Frame& f, const Statement& s, Value* own, Value* lane) {
+  llvm::IRBuilder<>& b = f.b;
+  int32_t dtype = dtype_of(f, s);
+  auto join = [&](Value* p, Value* q) { return lanes::combined(b, s.fold, dtype, p, q); };
+  Scanned out{lanes::neutral(s.fold, own->getType(), dtype), own};
+  for (unsigned mask = 1; mask < warp; mask *= 2) {
+    Value* other = shuffled(f, out.all, mask);
+    Value* is_second = b.CreateICmpNE(b.CreateAnd(lane, b.getInt32(mask)), b.getInt32(0));
+    out.before = b.CreateSelect(is_second, join(other, out.before), out.before);
+    out.all =
+        join(b.CreateSelect(is_second, other, out.all), b.CreateSelect(is_second, out.all, other));
+  }
+  return out;
+}
+
+Scanned scanned_over_block(Frame& f, const Statement& s, Value* own) {
+  llvm::IRBuilder<>& b = f.b;
+  unsigned warps = f.plan.form.threads / warp;
+  int32_t dtype = dtype_of(f, s);
+  Value* thread = f.target.thread(b);
+  Value* lane = b.CreateAnd(thread, b.getInt32(warp - 1));
+  Scanned in_warp = scanned_over_warp(f, s, own, lane);
+  if (warps == 1) return in_warp;
+  Value* number = b.CreateUDiv(thread, b.getInt32(warp));
+  Value* first = b.getInt32(static_cast<uint32_t>(s.folded) * warps);
+  f.target.barrier(b);  // the parts of the points before have been read
+  emit_if(f, b.CreateICmpEQ(lane, b.getInt32(0)),
+          [&] { put(f, place(f, b.CreateAdd(first, number)), {in_warp.all}); });
+  f.target.barrier(b);
+  Scanned out{lanes::neutral(s.fold, own->getType(), dtype), nullptr};
+  out.all = out.before;
+  for (unsigned w = 0; w < warps; ++w) {
+    Value* part = get(f, place(f, b.CreateAdd(first, b.getInt32(w))), {own}).value;
+    Value* is_before = b.CreateICmpULT(b.getInt32(w), number);
+    out.all = lanes::combined(b, s.fold, dtype, out.all, part);
+    out.before = b.CreateSelect(is_before, out.all, out.before);
+  }
+  out.before = lanes::combined(b, s.fold, dtype, out.before, in_warp.before);
+  return out;
+}
+
 Part folded_over_column(Frame& f, const Statement& s, const Part& own) {
   unsigned rows = f.plan.form.threads / columns_of_block;
   Value* thread = f.target.thread(f.b);

@@ -16,6 +16,12 @@ Part combined(Frame& f, const loopir::Statement& s, const Part& p, const Part& q
 void put_element(Frame& f, llvm::Value* at, llvm::Value* v);
 llvm::Value* get_element(Frame& f, llvm::Value* at, llvm::Type* type);
 
+/// Of a scan: the fold of what the threads before this one have, and of what all have.
+struct Scanned {
+  llvm::Value *before, *all;
+};
+Scanned scanned_over_block(Frame& f, const loopir::Statement& s, llvm::Value* own);
+
 /// The fold of the parts of all threads of the block, in all threads.
 Part folded_over_block(Frame& f, const loopir::Statement& s, const Part& own);
 /// The same of the threads that have one column.

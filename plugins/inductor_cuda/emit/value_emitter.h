@@ -32,6 +32,7 @@ class ValueEmitter {
   /// Threads for which it does not hold have nothing to do here: what they load is 0, and they find
   /// nothing wrong. Null: there are none.
   void set_guard(llvm::Value* guard) { guard_ = guard; }
+  llvm::Value* guard() const { return guard_; }
 
   /// What a value is until the scope that is open is closed.
   void set(Id v, llvm::Value* to) { scopes_.back().values[{v, 0}] = to; }

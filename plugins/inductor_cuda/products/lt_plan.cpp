@@ -166,7 +166,8 @@ LtPlan::~LtPlan() = default;
 
 std::shared_ptr<const LtPlan> LtPlan::find(const Library& library, const Problem& problem,
                                            const Alignments& alignments, const LtOptions& options,
-                                           int64_t workspace_bytes, std::string& why_not) {
+                                           int64_t workspace_bytes, std::string& why_not,
+                                           const Tuning* tuning) {
   auto sides = sides_of(problem);
   if (!sides) {
     why_not = "cuBLASLt has no form for its strides and sizes";
@@ -177,23 +178,94 @@ std::shared_ptr<const LtPlan> LtPlan::find(const Library& library, const Problem
   made->prefer(alignments, sides->swaps, options, workspace_bytes);
   // The epilogue is planned for with an address, which every call puts in.
   if (problem.bias) made->set(lt::operation_bias, std::uintptr_t{best_alignment});
-  lt::Candidate candidate{};
+  constexpr int most_candidates = 8;
+  std::vector<lt::Candidate> candidates(tuning ? most_candidates : 1);
   int found = 0;
   lt::Status status = library.functions().cublasLtMatmulAlgoGetHeuristic(
       library.handle(), made->operation, made->left, made->right, made->result, made->result,
-      made->preference, 1, &candidate, &found);
+      made->preference, static_cast<int>(candidates.size()), candidates.data(), &found);
   bool is_declined = status == lt::not_supported || status == lt::invalid_value ||
                      status == lt::architecture_mismatch;
   if (!is_declined) library.check(status, "cublasLtMatmulAlgoGetHeuristic", made->subject);
-  if (is_declined || found == 0 || candidate.state != lt::success) {
+  if (is_declined || found == 0 || candidates[0].state != lt::success) {
     why_not = text("cuBLASLt has no algorithm for it ({})",
                    library.name_of(is_declined ? status : lt::Status{lt::not_supported}));
     return nullptr;
   }
   auto out = std::make_shared<LtPlan>(library, std::move(made), sides->swaps);
-  out->algorithm_ = candidate.algorithm;
-  out->workspace_bytes_ = static_cast<int64_t>(candidate.workspace_bytes);
+  out->take(candidates[0]);
+  if (!tuning) return out;
+  candidates.resize(static_cast<size_t>(found));
+  std::erase_if(candidates, [](const lt::Candidate& c) { return c.state != lt::success; });
+  out->take(candidates[out->fastest(problem, options, *tuning, candidates)]);
   return out;
+}
+
+void LtPlan::take(const lt::Candidate& candidate) {
+  algorithm_ = candidate.algorithm;
+  workspace_bytes_ = static_cast<int64_t>(candidate.workspace_bytes);
+}
+
+namespace {
+
+/// A matrix of a problem in memory of its own: what it spans, in elements.
+struct TrialMatrix {
+  const Matrix* matrix;
+  int64_t rows, columns;
+  int32_t dtype;
+
+  int64_t elements(int64_t batches) const {
+    return matrix->offset + (batches - 1) * matrix->batch + (rows - 1) * matrix->row +
+           (columns - 1) * matrix->column + 1;
+  }
+};
+
+/// Operands first, the result last.
+std::vector<TrialMatrix> matrices_of(const Problem& p) {
+  std::vector<TrialMatrix> out{{&p.left, p.m, p.k, p.dtype}, {&p.right, p.k, p.n, p.dtype}};
+  if (p.bias) out.push_back({&*p.bias, 1, p.n, p.bias_dtype});
+  if (p.added) out.push_back({&*p.added, p.m, p.n, p.result_dtype});
+  out.push_back({&p.result, p.m, p.n, p.result_dtype});
+  return out;
+}
+
+std::string text_of(const Problem& p, const LtOptions& options) {
+  std::string out =
+      text("cublaslt {} {} {} batches {} {} x {} x {} by {} {}", p.dtype, p.result_dtype,
+           p.bias_dtype, p.batches, p.m, p.k, p.n, p.alpha, static_cast<int>(p.function));
+  for (const TrialMatrix& t : matrices_of(p))
+    out += text(" {} {} {}", t.matrix->batch, t.matrix->row, t.matrix->column);
+  return out + text(" tf32 {} {} {} {}", options.allows_tf32, options.deterministic,
+                    p.bias.has_value(), p.added.has_value());
+}
+
+}  // namespace
+
+// Each matrix has a buffer of its own, where the problem's may share some.
+size_t LtPlan::fastest(const Problem& problem, const LtOptions& options, const Tuning& tuning,
+                       std::span<const lt::Candidate> candidates) {
+  std::vector<TrialMatrix> matrices = matrices_of(problem);
+  std::vector<TrialMemory> memory;
+  for (const TrialMatrix& t : matrices)
+    memory.push_back({t.elements(problem.batches) * loopir::item_size(t.dtype), t.dtype,
+                      t.matrix == &problem.result});
+  memory.push_back({most_workspace_bytes, TN_F32, false});
+  Problem own = problem;
+  Id next = 0;
+  own.left.buffer = next++, own.right.buffer = next++;
+  if (own.bias) own.bias->buffer = next++;
+  if (own.added) own.added->buffer = next++;
+  own.result.buffer = next;
+  auto run_one = [&](size_t which, std::span<void* const> addresses, void* stream) {
+    take(candidates[which]);
+    try {
+      run(own, addresses, addresses.back(), static_cast<lt::Stream>(stream), "max_autotune");
+    } catch (const tenon::plugin::error&) {
+      return false;
+    }
+    return true;
+  };
+  return tuning.fastest(text_of(problem, options), memory, candidates.size(), run_one);
 }
 
 namespace {

@@ -6,6 +6,7 @@
 // operand goes in as it lies, transposed or not. Nothing is copied.
 #pragma once
 
+#include "../tuning.h"
 #include "library.h"
 #include "problem.h"
 
@@ -35,9 +36,11 @@ struct LtDescriptions;
 class LtPlan {
  public:
   /// The library's first choice; null, with the reason, where it has none. Throws where it fails.
+  /// Where there is `tuning`, the fastest of its first eight.
   static std::shared_ptr<const LtPlan> find(const Library& library, const Problem& problem,
                                             const Alignments& alignments, const LtOptions& options,
-                                            int64_t workspace_bytes, std::string& why_not);
+                                            int64_t workspace_bytes, std::string& why_not,
+                                            const Tuning* tuning = nullptr);
   LtPlan(const Library& library, std::unique_ptr<LtDescriptions> descriptions, bool swaps);
   ~LtPlan();
 
@@ -47,6 +50,10 @@ class LtPlan {
            lt::Stream stream, const std::string& name) const;
 
  private:
+  void take(const lt::Candidate& candidate);
+  size_t fastest(const Problem& problem, const LtOptions& options, const Tuning& tuning,
+                 std::span<const lt::Candidate> candidates);
+
   const Library& library_;
   std::unique_ptr<LtDescriptions> descriptions_;
   bool swaps_;  // left and right

@@ -38,9 +38,18 @@ void tell_what_is_touched(const Device& device, const Problem& p, std::span<void
 
 ProductItem::ProductItem(tn_ctx* ctx, const loopir::Program& program,
                          const loopir::Product& product, const Device& device,
-                         const ProductOptions& options, CodeStatistics& statistics)
+                         const ProductOptions& options, const Tuning* tuning,
+                         CodeStatistics& statistics)
     : product_(product), device_(device), options_(options) {
   library_ = Library::of(device, &why_no_library_);
+  if (library_ && tuning && program.expressions.symbols.empty()) {
+    Problem problem = problem_of(program, product_, {});
+    std::string why_not;
+    native_stream(device_, nullptr);  // it looks at the thread's device
+    if (!problem.is_empty())
+      tuned_ = LtPlan::find(*library_, problem, best_alignments, options_.library,
+                            most_workspace_bytes, why_not, tuning);
+  }
   if (library_) return;
   std::vector<int64_t> hints;
   for (const loopir::Symbol& s : program.expressions.symbols) hints.push_back(s.hint);
@@ -62,7 +71,9 @@ std::shared_ptr<const ProductPlan> ProductItem::plan(const loopir::Program& prog
   out->problem = problem_of(program, product_, table);
   if (out->problem.is_empty()) return out;
   if (library_) native_stream(device_, nullptr);  // it looks at the thread's device
-  if (library_)
+  if (tuned_)
+    out->by_library = tuned_;
+  else if (library_)
     out->by_library = LtPlan::find(*library_, out->problem, best_alignments, options_.library,
                                    most_workspace_bytes, out->why_not);
   else

@@ -31,8 +31,10 @@ struct ProductPlan {
 /// Threads: any.
 class ProductItem {
  public:
+  /// With `tuning` the library's algorithms are tried, where the sizes are numbers.
   ProductItem(tn_ctx* ctx, const loopir::Program& program, const loopir::Product& product,
-              const Device& device, const ProductOptions& options, CodeStatistics& statistics);
+              const Device& device, const ProductOptions& options, const Tuning* tuning,
+              CodeStatistics& statistics);
 
   std::shared_ptr<const ProductPlan> plan(const loopir::Program& program,
                                           std::span<const int64_t> table);
@@ -55,7 +57,8 @@ class ProductItem {
   ProductOptions options_;
   const Library* library_ = nullptr;
   std::string why_no_library_;
-  mutable std::mutex making_;  // guards the two below
+  std::shared_ptr<const LtPlan> tuned_;  // null: the library's first choice at each size
+  mutable std::mutex making_;            // guards the two below
   std::shared_ptr<const OwnProduct> own_;
   std::string last_reason_;
 };

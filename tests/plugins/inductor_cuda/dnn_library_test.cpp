@@ -196,13 +196,43 @@ TEST_F(GpuDnnLibrary, FewChannelsWithStrideTwo) {
   for (Dtype dtype : {Dtype::f32, Dtype::bf16})
     for (bool is_last : {false, true})
       for (int64_t padding : {0, 2, 3}) {
-        Tensor x = (randn({1, 3, 30, 35}) * 0.3).to(dtype);
+        Tensor x = (randn({1, 3, 30, 35}) * 0.3).to(dtype), b = randn({16}).to(dtype);
         Tensor w = (randn({16, 3, 7, 5}) * 0.2).to(dtype);
         if (is_last) x = x.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
         EXPECT_EQ(operations_of([padding](In i) { return conv2d(i[0], i[1], {}, {2}, {padding}); },
                                 {x, w}),
                   1);
+        // In 16 bits those of a row of taps, too.
+        int32_t channels = dtype == Dtype::f32 ? 16 : 48;
+        EXPECT_EQ(library().channels, channels);
+        // And the library would have to compile an engine that adds the bias.
+        auto with_bias = [padding](In i) {
+          return conv2d(i[0], i[1], i[2], {2}, {padding}).relu();
+        };
+        EXPECT_EQ(operations_of(with_bias, {x, w, b}), 1);
+        EXPECT_EQ(library().channels, channels);
       }
+}
+
+// A norm's bias is in f32, for which the library would compile engines in 16 bits.
+TEST_F(GpuDnnLibrary, ABiasOfANormIsAddedByTheLibrary) {
+  for (Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    nn::Conv2d conv(8, 16, 3, {.padding = 1, .bias = false}), second(16, 8, 3, {.padding = 1});
+    nn::BatchNorm2d norm{16};
+    conv.weight.copy_(conv.weight.to(dtype).to(Dtype::f32));
+    second.weight.copy_(second.weight.to(dtype).to(Dtype::f32));
+    second.bias.copy_(second.bias.to(dtype).to(Dtype::f32));
+    norm.running_mean.copy_((randn({16}) * 0.5).to(dtype).to(Dtype::f32));
+    norm.eval();
+    Tensor x = image(dtype), expected = second(norm(conv(x.to(Dtype::f32))).relu()).to(dtype);
+    conv.to(gpu), norm.to(gpu), second.to(gpu);
+    conv.to(dtype), norm.to(dtype), second.to(dtype);
+    uint64_t before = library().all_operations;
+    auto f = compile([&](const Tensor& t) { return second(norm(conv(t)).relu()); });
+    expect_close(f(on_gpu(x)), expected, "a norm", dtype == Dtype::f32 ? 1e-4 : 4e-2);
+    synchronize(gpu);
+    EXPECT_GE(library().all_operations - before, 4) << "a convolution, its bias and relu, another";
+  }
 }
 
 // What is made of weights is made anew for each version of them, recorded or not.
@@ -246,6 +276,28 @@ TEST_F(GpuDnnLibrary, APlanIsMadeOnceForAProcess) {
   for (int i = 0; i < 5; ++i) convolved(x, w);  // compiled anew each time
   EXPECT_EQ(library().plans, plans);
   EXPECT_EQ(library().runs, runs + 5);
+}
+
+// Engines and algorithms of products are tried on memory of their own, once for a process.
+TEST_F(GpuDnnLibrary, MaxAutotuneTriesOnce) {
+  auto no_files = config::patch({{"compiler.force_disable_caches", true}});
+  Dtype dtype = Dtype::bf16;  // of which both engines of the double serve
+  Tensor x = (randn({2, 8, 16, 18}) * 0.3).to(dtype), w = weights(dtype);
+  Tensor v = (randn({16, 24}) * 0.2).to(dtype);
+  auto f = [](const Tensor& x, const Tensor& w, const Tensor& v) {
+    return conv2d(x, w, {}, {1}, {1}).mean({2, 3}).matmul(v);
+  };
+  Tensor expected = f(x, w, v), there = on_gpu(x), w_there = on_gpu(w), v_there = on_gpu(v);
+  uint64_t trials[2];
+  for (uint64_t& n : trials) {
+    uint64_t before = library().runs;
+    auto tuned = compile(f, {.mode = "max-autotune-no-cudagraphs"});
+    expect_close(tuned(there, w_there, v_there), expected, "tuned", 4e-2);
+    synchronize(gpu);
+    n = library().runs - before;
+  }
+  EXPECT_EQ(trials[1], 1);
+  EXPECT_GT(trials[0], 2);
 }
 
 TEST_F(GpuDnnLibrary, FullPrecisionUnlessTf32IsAllowed) {

@@ -53,15 +53,80 @@ TEST_F(SimtForms, AShortSumIsOneKernel) {
 
 TEST_F(SimtForms, ALongScanOfFewRowsIsCutIntoParts) {
   auto graph = graph_of(R"(
-  symbol s in [2, inf] hint 5000 from size(%x, 1)
+  symbol s in [2, inf] hint 50000 from size(%x, 1)
   input %x: f32[3, s]
   %y: f32[3, s] = aten.cumsum.default(%x, 1)
   output %y
 )");
   auto artifact = compiled("simt", graph);
-  EXPECT_GE(kernels_of(*artifact).size(), 3);
-  for (int64_t s : {5000, 64, 65, 63, 2, 8193})
+  nlohmann::json kernels = kernels_of(*artifact);
+  ASSERT_EQ(kernels.size(), 3);
+  EXPECT_EQ(kernels[0]["versions"][0]["form"], "rows");
+  EXPECT_EQ(kernels[2]["versions"][0]["form"], "rows");
+  EXPECT_EQ(kernels[2]["versions"][0]["vector"], 4);
+  for (int64_t s : {50000, 4096, 4097, 4095, 2, 64, 20001})
     EXPECT_LE(off(graph, *artifact, {randn({3, s}) * 0.1}, {s}), 1e-3) << s;
+}
+
+TEST_F(SimtForms, ALongScanOfFewColumnsIsCutIntoParts) {
+  auto graph = graph_of(R"(
+  symbol s in [2, inf] hint 5000 from size(%x, 0)
+  input %x: f32[s, 3]
+  %y: f32[s, 3] = aten.cumprod.default(%x, 0)
+  output %y
+)");
+  auto artifact = compiled("simt", graph);
+  EXPECT_EQ(kernels_of(*artifact).size(), 3);
+  for (int64_t s : {5000, 64, 65, 63, 2, 8193})
+    EXPECT_LE(off(graph, *artifact, {rand({s, 3}) * 0.01 + 0.995}, {s}), 1e-3) << s;
+}
+
+// Of known and unknown lengths, in registers and in steps of a block.
+TEST_F(SimtForms, ABlockScansARow) {
+  for (const char* op : {"cumsum", "cumprod", "logcumsumexp"})
+    for (const char* dtype : {"f32", "bf16", "i64"})
+      for (int64_t n : {33, 257, 1024, 3000, 20000}) {
+        if (std::string(dtype) != "f32" && (n > 3000 || std::string(op) != "cumsum")) continue;
+        for (bool is_known : {true, false}) {
+          std::string size = is_known ? std::to_string(n) : "s";
+          std::string type = std::string(dtype) + "[5, " + size + "]";
+          std::string text = "\n  input %x: " + type + "\n  %y: " + type + " = aten." + op +
+                             ".default(%x, 1)\n  output %y\n";
+          if (!is_known) text = "\n  symbol s in [2, inf] hint 700 from size(%x, 1)" + text;
+          auto graph = graph_of(text);
+          auto artifact = compiled("simt", graph);
+          nlohmann::json kernels = kernels_of(*artifact);
+          EXPECT_EQ(kernels[0]["versions"][0]["form"], "rows") << text;
+          Tensor x = std::string(op) == "cumprod" ? rand({5, n}) * 0.01 + 0.995 : randn({5, n});
+          if (std::string(dtype) == "i64") x = randint(-9, 9, {5, n});
+          x = x.to(std::string(dtype) == "bf16" ? Dtype::bf16 : x.dtype());
+          std::vector<int64_t> syms;
+          if (!is_known) syms = {n};
+          EXPECT_LE(off(graph, *artifact, {x}, syms), std::string(dtype) == "bf16" ? 0.6 : 3e-3)
+              << text;
+        }
+      }
+}
+
+// What one kernel of a group makes may not lie where another still reads.
+TEST_F(SimtForms, KernelsThatNeedNothingOfEachOtherShareALaunch) {
+  auto sums = graph_of(R"(
+  input %a: f32[40, 30]
+  input %b: f32[40, 30]
+  input %c: f32[7, 300]
+  input %d: bf16[50]
+  %p: f32[40] = aten.sum.dim_IntList(%a, [1])
+  %q: f32[40] = aten.sum.dim_IntList(%b, [1])
+  %r: f32[7] = aten.sum.dim_IntList(%c, [1])
+  %s: bf16[50] = aten.relu.default(%d)
+  %t: f32[40] = aten.tanh.default(%p)
+  output %p, %q, %r, %s, %t
+)");
+  auto artifact = compiled("simt", sums);
+  EXPECT_GE(stats_of(*artifact)["grouped_kernels"], 2);
+  std::vector<Tensor> inputs{randn({40, 30}), randn({40, 30}), randn({7, 300}),
+                             randn({50}).to(Dtype::bf16)};
+  EXPECT_LE(off(sums, *artifact, inputs), 1e-3);
 }
 
 TEST_F(SimtForms, ATransposedCopyTurnsTiles) {
