@@ -7,6 +7,7 @@
 #include "ops/shapes.h"
 
 #include <tenon/ops/nn.h>
+#include <tenon/ops/pointwise.h>
 #include <tenon/ops/reduce.h>
 #include <tenon/ops/view.h>
 
@@ -91,6 +92,8 @@ MemoryFormat conv_format(const Tensor& input, const Tensor& weight) {
 TensorMeta convolution_meta(const Tensor& input, const Tensor& weight, const Tensor& bias,
                             SymIntList stride, SymIntList padding, SymIntList dilation,
                             bool transposed, SymIntList output_padding, SymInt groups) {
+  require(is_computing(input.dtype()), ErrorCode::unsupported,
+          "convolution does not compute on dtype {}; cast the input", input.dtype());
   check_channels(input, weight, bias, transposed, groups);
   ConvSettings s =
       settings_of(weight, stride, padding, dilation, transposed, output_padding, groups);
@@ -243,6 +246,21 @@ Tensor with_batch(const Tensor& input, const Tensor& weight, const F& f) {
   return batched ? out : squeeze(out, 0);
 }
 
+// A convolution is linear in its input and in its weight.
+Tensor complex_convolution(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                           SymIntList stride, SymIntList padding, SymIntList dilation,
+                           bool transposed, SymIntList output_padding, SymInt groups) {
+  require_same_dtype("convolution", input, weight);
+  if (bias.defined()) require_same_dtype("convolution", input, bias);
+  auto apply = [&](const Tensor& x, const Tensor& w, const Tensor& b) {
+    return convolution(x, w, b, stride, padding, dilation, transposed, output_padding, groups);
+  };
+  Tensor x = real(input), y = imag(input), a = real(weight), b = imag(weight), none;
+  Tensor of_real = bias.defined() ? real(bias) : none, of_imag = bias.defined() ? imag(bias) : none;
+  return complex(sub(apply(x, a, of_real), apply(y, b, none)),
+                 add(apply(x, b, of_imag), apply(y, a, none)));
+}
+
 Tensor conv_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias, SymIntList stride,
                    SymIntList padding, SymIntList dilation, SymInt groups) {
   return with_batch(input, weight, [&](const Tensor& x) {
@@ -337,6 +355,7 @@ static constexpr OpDef nn_conv_rows[] = {
      .core = true,
      .meta = fn<convolution_meta>,
      .eager = fn<convolution_kernel>,
+     .complex = fn<complex_convolution>,
      .vjp = {{"input, weight, bias",
               "grad, input, weight, bias.sizes, stride, padding, dilation, transposed, "
               "output_padding, groups, needs",

@@ -123,6 +123,20 @@ TEST(Complex, InnerProductsConjugateTheirFirstVector) {
   EXPECT_NEAR(std::abs(values_of(linalg_vecdot(z, w))[0] - expected), 0, 1e-12);
 }
 
+TEST(Complex, ConvolutionsMultiplyComplexNumbers) {
+  Tensor z = example(), kernel = z.slice(0, 1, 3);
+  Tensor found = conv1d(z.reshape({1, 1, 4}), kernel.reshape({1, 1, 2}), z.slice(0, 0, 1));
+  std::vector<Complex> in = values_of(z), out = values_of(found);
+  ASSERT_EQ(out.size(), 3u);
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_NEAR(std::abs(out[i] - (in[i] * in[1] + in[i + 1] * in[2] + in[0])), 0, 1e-12);
+  EXPECT_THAT(message_of([&] {
+                convolution_backward(found, z.reshape({1, 1, 4}), kernel.reshape({1, 1, 2}), {},
+                                     {1}, {0}, {1}, false, {0}, 1, {true, true, false});
+              }),
+              HasSubstr("convolution does not compute on dtype c128"));
+}
+
 TEST(Complex, ComparisonsLookAtBothParts) {
   Tensor z = complex_example(), other = complex(real_parts(), tensor({-0.5, 1.0, 2.0, 4.0}));
   EXPECT_EQ(eq(z, other).to(Dtype::i64).to_vector<int64_t>(), (std::vector<int64_t>{1, 1, 1, 0}));
