@@ -30,6 +30,11 @@ struct Chain {
   size_t n_places() const { return blocks.size() + n_saved + vectors.size() + numbers.size(); }
   /// Of memory beside the registers.
   int64_t scratch_bytes() const;
+  /// Whether it is quicker than its steps: what is left behind whole groups costs a copy.
+  static bool is_for(int64_t n) {
+    int64_t group = elements().chain_elements;
+    return n >= 4 * group || (n >= group && n % group == 0);
+  }
   /// Does it for n elements, as many as a group has or more.
   void run(void* const* registers, std::byte* scratch, int64_t n) const;
 };

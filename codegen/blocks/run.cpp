@@ -393,7 +393,7 @@ void Machine::Run::body(size_t i) {
   const std::vector<Ready>& steps = machine.bodies_[i];
   for (size_t k = 0; k < steps.size(); ++k) {
     const Chain* chain = steps[k].chain;
-    if (!chain || n < elements().chain_elements) {
+    if (!chain || !chain->is_for(n)) {
       step(steps[k]);
       continue;
     }
