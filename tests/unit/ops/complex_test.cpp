@@ -116,17 +116,17 @@ TEST(Complex, ReductionsAndProducts) {
 }
 
 TEST(Complex, InnerProductsConjugateTheirFirstVector) {
-  Tensor z = example(), w = z * 2.0 + 1.0;
+  Tensor z = complex_example(), w = z * 2.0 + 1.0;
   Complex expected = 0;
-  for (size_t i = 0; i < 4; ++i) expected += std::conj(values_of(z)[i]) * values_of(w)[i];
-  EXPECT_NEAR(std::abs(values_of(vdot(z, w))[0] - expected), 0, 1e-12);
-  EXPECT_NEAR(std::abs(values_of(linalg_vecdot(z, w))[0] - expected), 0, 1e-12);
+  for (size_t i = 0; i < 4; ++i) expected += std::conj(complex_values(z)[i]) * complex_values(w)[i];
+  EXPECT_NEAR(std::abs(complex_values(vdot(z, w))[0] - expected), 0, 1e-12);
+  EXPECT_NEAR(std::abs(complex_values(linalg_vecdot(z, w))[0] - expected), 0, 1e-12);
 }
 
 TEST(Complex, ConvolutionsMultiplyComplexNumbers) {
-  Tensor z = example(), kernel = z.slice(0, 1, 3);
+  Tensor z = complex_example(), kernel = z.slice(0, 1, 3);
   Tensor found = conv1d(z.reshape({1, 1, 4}), kernel.reshape({1, 1, 2}), z.slice(0, 0, 1));
-  std::vector<Complex> in = values_of(z), out = values_of(found);
+  std::vector<Complex> in = complex_values(z), out = complex_values(found);
   ASSERT_EQ(out.size(), 3u);
   for (size_t i = 0; i < 3; ++i)
     EXPECT_NEAR(std::abs(out[i] - (in[i] * in[1] + in[i + 1] * in[2] + in[0])), 0, 1e-12);

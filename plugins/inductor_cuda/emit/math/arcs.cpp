@@ -14,8 +14,6 @@ using namespace lanes;
 
 namespace {
 
-constexpr double pi = 2 * half_pi;
-
 /// atan(i / 8) in two parts.
 struct Known {
   double high, low;
@@ -75,7 +73,7 @@ Lanes real_atan2(Lanes y, Lanes x) {
   Lanes upper = select(is_steep, half_pi - (inner - half_pi_low), inner);
   Lanes bits = to_bits(x);  // the sign of x counts, even that of 0
   Lanes is_left = x.with(x.b->CreateICmpSLT(bits.v, bits.integer(0).v));
-  Lanes out = copysign(select(is_left, pi - (upper - 2 * half_pi_low), upper), y);
+  Lanes out = copysign(select(is_left, 2 * half_pi - (upper - 2 * half_pi_low), upper), y);
   return select(is_nan(x) | is_nan(y), x + y, out);
 }
 
