@@ -97,7 +97,14 @@ Tensor whole_zero_point(const Tensor& zero_point, int64_t low, int64_t high) {
   return clamp(round(zero_point), Number(low), Number(high));
 }
 
-Tensor first_of(const Tensor& t) { return to(select(flatten(t), 0, 0), Dtype::f32); }
+// The scale or the zero point of a whole tensor, as a number.
+Tensor only_element(const Tensor& t) {
+  require(bool(t.numel() == 1),
+          "_fake_quantize_learnable_per_tensor_affine: a scale and a zero_point of one element are "
+          "expected, found {}; for one a channel call _fake_quantize_learnable_per_channel_affine",
+          t);
+  return to(reshape(t, SymIntList()), Dtype::f32);
+}
 
 Learned learned_of_channels(const Tensor& self, const Tensor& scale, const Tensor& zero_point,
                             int64_t axis, int64_t low, int64_t high) {
@@ -137,10 +144,11 @@ Triple learned_gradients(const Tensor& grad, const Tensor& self, const Learned& 
 
 Triple learned_tensor_backward(const Tensor& grad, const Tensor& self, const Tensor& scale,
                                const Tensor& zero_point, int64_t low, int64_t high, double factor) {
-  Tensor raised = add(first_of(zero_point), Number(0.5));
-  Learned l{first_of(scale), trunc(clamp(raised, Number(low), Number(high)))};
+  Tensor raised = add(only_element(zero_point), Number(0.5));
+  Learned l{only_element(scale), trunc(clamp(raised, Number(low), Number(high)))};
   auto [of_self, of_scale, of_zero_point] = learned_gradients(grad, self, l, low, high, factor);
-  return {of_self, reshape(sum(of_scale), {1}), reshape(sum(of_zero_point), {1})};
+  return {of_self, reshape(sum(of_scale), scale.sizes()),
+          reshape(sum(of_zero_point), zero_point.sizes())};
 }
 
 Triple learned_channel_backward(const Tensor& grad, const Tensor& self, const Tensor& scale,
@@ -217,9 +225,9 @@ static constexpr OpDef nn_fake_quantize_rows[] = {
      .decomp =
          [](const Tensor& self, const Tensor& scale, const Tensor& zero_point, int64_t low,
             int64_t high, double) {
-           return by_learned(self,
-                             {first_of(scale), whole_zero_point(first_of(zero_point), low, high)},
-                             low, high);
+           return by_learned(
+               self, {only_element(scale), whole_zero_point(only_element(zero_point), low, high)},
+               low, high);
          },
      .vjp = {{"self, scale, zero_point",
               "grad, self, scale, zero_point, quant_min, quant_max, grad_factor",

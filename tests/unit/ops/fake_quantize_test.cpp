@@ -125,6 +125,17 @@ TEST(FakeQuantize, OneScaleAndItsZeroPointAreLearned) {
   }
 }
 
+TEST(FakeQuantize, AWholeTensorHasOneScaleThatIsLearned) {
+  Tensor x = numbers(), none = tensor(0.0f);
+  EXPECT_THAT(message_of([&] {
+                _fake_quantize_learnable_per_tensor_affine(x, tensor({0.1f, 0.2f}), none, -4, 9);
+              }),
+              HasSubstr("of one element are expected"));
+  Tensor scale = tensor(0.1f).requires_grad_();
+  _fake_quantize_learnable_per_tensor_affine(x, scale, none, -4, 9).sum().backward();
+  EXPECT_EQ(scale.grad().dim(), 0);
+}
+
 TEST(FakeQuantize, ScalesAndZeroPointsOfChannelsAreLearned) {
   for (const char* backend : {"eager", "aot_eager"}) {
     auto f = compile(
