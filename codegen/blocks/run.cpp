@@ -391,14 +391,13 @@ inline void Machine::Run::step(const Ready& r) {
 
 void Machine::Run::body(size_t i) {
   const std::vector<Ready>& steps = machine.bodies_[i];
-  for (size_t k = 0; k < steps.size(); ++k) {
-    const Chain* chain = steps[k].chain;
-    if (!chain || !chain->is_for(n)) {
-      step(steps[k]);
-      continue;
+  for (const Ready *r = steps.data(), *end = r + steps.size(); r != end;) {
+    if (const Chain* chain = r->chain; chain && chain->is_for(n)) [[unlikely]] {
+      chain->run(values, raw, n);
+      r += chain->n_steps;
+    } else {
+      step(*r++);
     }
-    chain->run(values, raw, n);
-    k += chain->n_steps - 1;
   }
 }
 
