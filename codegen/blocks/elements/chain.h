@@ -268,22 +268,7 @@ Found choice_in(ChainForm form) {
 }
 
 Found choice_by(uint16_t comparison, ChainForm form) {
-  switch (comparison) {
-    case TN_F_EQ:
-      return choice_in<Eq>(form);
-    case TN_F_NE:
-      return choice_in<Ne>(form);
-    case TN_F_LT:
-      return choice_in<Lt>(form);
-    case TN_F_LE:
-      return choice_in<Le>(form);
-    case TN_F_GT:
-      return choice_in<Gt>(form);
-    case TN_F_GE:
-      return choice_in<Ge>(form);
-    default:
-      return nullptr;
-  }
+  return by_comparison(comparison, [&]<class F> { return choice_in<F>(form); });
 }
 
 }  // namespace

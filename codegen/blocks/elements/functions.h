@@ -447,4 +447,25 @@ BLOCKS_INLINE uint16_t bf16_of(float x) {
   return static_cast<uint16_t>(x != x ? (high | 0x40) : nearest);
 }
 
+/// f.operator()<Eq>() and so on for the comparison of this code; nothing for another.
+template <class F>
+auto by_comparison(uint16_t code, F f) -> decltype(f.template operator()<Eq>()) {
+  switch (code) {
+    case TN_F_EQ:
+      return f.template operator()<Eq>();
+    case TN_F_NE:
+      return f.template operator()<Ne>();
+    case TN_F_LT:
+      return f.template operator()<Lt>();
+    case TN_F_LE:
+      return f.template operator()<Le>();
+    case TN_F_GT:
+      return f.template operator()<Gt>();
+    case TN_F_GE:
+      return f.template operator()<Ge>();
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace blocks::BLOCKS_LEVEL

@@ -122,22 +122,7 @@ JoinedLoop choice_of(unsigned singles) {
 }
 
 JoinedLoop choice_by(uint16_t comparison, unsigned singles) {
-  switch (comparison) {
-    case TN_F_EQ:
-      return choice_of<Eq>(singles);
-    case TN_F_NE:
-      return choice_of<Ne>(singles);
-    case TN_F_LT:
-      return choice_of<Lt>(singles);
-    case TN_F_LE:
-      return choice_of<Le>(singles);
-    case TN_F_GT:
-      return choice_of<Gt>(singles);
-    case TN_F_GE:
-      return choice_of<Ge>(singles);
-    default:
-      return nullptr;
-  }
+  return by_comparison(comparison, [&]<class F> { return choice_of<F>(singles); });
 }
 
 }  // namespace

@@ -114,22 +114,7 @@ Apply cast_from(Type to) {
 
 template <class T>
 Apply comparison(uint16_t code, Shape shape) {
-  switch (code) {
-    case TN_F_EQ:
-      return binary<Eq, T, uint8_t>(shape);
-    case TN_F_NE:
-      return binary<Ne, T, uint8_t>(shape);
-    case TN_F_LT:
-      return binary<Lt, T, uint8_t>(shape);
-    case TN_F_LE:
-      return binary<Le, T, uint8_t>(shape);
-    case TN_F_GT:
-      return binary<Gt, T, uint8_t>(shape);
-    case TN_F_GE:
-      return binary<Ge, T, uint8_t>(shape);
-    default:
-      return nullptr;
-  }
+  return by_comparison(code, [&]<class F> { return binary<F, T, uint8_t>(shape); });
 }
 
 template <class T>

@@ -1,6 +1,7 @@
 // Losses of class scores against class numbers: nll_loss of two and four dimensions, cross entropy.
 #include "core/sym/sym_int.h"
 #include "ops/kernel_loops.h"
+#include "ops/nn/reduction.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
 
@@ -12,8 +13,6 @@ namespace tenon::ops {
 
 namespace {
 
-enum Reduction : int64_t { no_reduction = 0, mean_reduction = 1, sum_reduction = 2 };
-
 // ---- nll_loss: scores [N, C, rest], targets [N, rest]
 
 void check_weight(std::string_view op, const Tensor& weight, SymInt classes) {
@@ -23,6 +22,7 @@ void check_weight(std::string_view op, const Tensor& weight, SymInt classes) {
 }
 
 std::array<TensorMeta, 2> loss_metas(const Tensor& self, const Tensor& target, int64_t reduction) {
+  check_reduction(reduction);
   SymIntList sizes = reduction == no_reduction ? target.sizes() : SymIntList();
   Device device = self.device();
   return {contiguous_meta(sizes, self.dtype(), device), contiguous_meta({}, self.dtype(), device)};
@@ -144,6 +144,7 @@ Tensor weight_along(const Tensor& weight, const Tensor& scores, int64_t dim) {
 // Targets are probabilities.
 Tensor soft_cross_entropy(const Tensor& logs, Tensor target, const Tensor& weight,
                           int64_t reduction, int64_t dim, double smoothing) {
+  check_reduction(reduction);
   SymInt classes = logs.size(dim);
   if (smoothing > 0)
     target = add(mul(target, 1 - smoothing), smoothing / static_cast<double>(classes.guard_int()));

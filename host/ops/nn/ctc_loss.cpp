@@ -7,6 +7,7 @@
 #include "core/sym/sym_int.h"
 #include "core/threads/thread_pool.h"
 #include "ops/kernel_loops.h"
+#include "ops/nn/reduction.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
 
@@ -245,15 +246,16 @@ void gradient_kernel(Tensor& out, const Tensor& grad, const Tensor& log_probs,
 Tensor reduced_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                     const Tensor& target_lengths, int64_t blank, int64_t reduction,
                     bool zero_infinity) {
+  check_reduction(reduction);
   bool batched = log_probs.dim() == 3;
   Tensor probs = batched ? log_probs : unsqueeze(log_probs, 1);
   Tensor rows = batched || targets.dim() == 2 ? targets : unsqueeze(targets, 0);
   Tensor losses = std::get<0>(_ctc_loss(probs, rows, reshape(input_lengths, {-1}),
                                         reshape(target_lengths, {-1}), blank, zero_infinity));
   if (zero_infinity) losses = masked_fill(losses, eq(losses, INFINITY), 0);
-  if (reduction == 1)
+  if (reduction == mean_reduction)
     return mean(div(losses, clamp_min(reshape(target_lengths, {-1}), 1).to(losses.dtype())));
-  if (reduction == 2) return sum(losses);
+  if (reduction == sum_reduction) return sum(losses);
   return batched ? losses : squeeze(losses, 0);
 }
 

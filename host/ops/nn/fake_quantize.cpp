@@ -63,23 +63,30 @@ Pair by_tensors(const Tensor& self, const Tensor& scale, const Tensor& zero_poin
   return {where(off, self, values), logical_or(inside, off)};
 }
 
-Pair by_channel(const Tensor& self, const Tensor& scale, const Tensor& zero_point, int64_t axis,
-                int64_t low, int64_t high) {
-  constexpr auto name = "fake_quantize_per_channel_affine";
-  check_range(name, self, low, high);
+// The sizes in which one number a channel broadcasts with self.
+Dims sizes_by_channel(std::string_view name, const Tensor& self, const Tensor& scale,
+                      const Tensor& zero_point, int64_t axis) {
   require(axis >= 0 && axis < self.dim(), "{}: axis must be a dimension of self, found {} for {}",
           name, axis, self);
   require(scale.dim() == 1 && zero_point.dim() == 1 && bool(scale.size(0) == self.size(axis)) &&
               bool(zero_point.size(0) == self.size(axis)),
           "{}: a scale and a zero_point for each of {} channels are expected, found {} and {}",
           name, self.size(axis), scale, zero_point);
+  Dims sizes(static_cast<size_t>(self.dim()), SymInt(1));
+  sizes[static_cast<size_t>(axis)] = self.size(axis);
+  return sizes;
+}
+
+Pair by_channel(const Tensor& self, const Tensor& scale, const Tensor& zero_point, int64_t axis,
+                int64_t low, int64_t high) {
+  constexpr auto name = "fake_quantize_per_channel_affine";
+  check_range(name, self, low, high);
+  Dims sizes = sizes_by_channel(name, self, scale, zero_point, axis);
   require(scale.dtype() == Dtype::f32 &&
               (zero_point.dtype() == Dtype::i32 || zero_point.dtype() == Dtype::f32 ||
                zero_point.dtype() == Dtype::f16),
           "{}: scales of f32 and zero points of i32, f32 or f16 are expected, found {} and {}",
           name, scale.dtype(), zero_point.dtype());
-  Dims sizes(static_cast<size_t>(self.dim()), SymInt(1));
-  sizes[static_cast<size_t>(axis)] = self.size(axis);
   Tensor factor = reshape(scale, list_of(sizes));
   return quantized(self, factor, reciprocal(factor),
                    reshape(to(zero_point, Dtype::f32), list_of(sizes)), low, high,
@@ -108,17 +115,8 @@ Tensor only_element(const Tensor& t) {
 
 Learned learned_of_channels(const Tensor& self, const Tensor& scale, const Tensor& zero_point,
                             int64_t axis, int64_t low, int64_t high) {
-  require(axis >= 0 && axis < self.dim(),
-          "_fake_quantize_learnable_per_channel_affine: axis must be a dimension of self, found {} "
-          "for {}",
-          axis, self);
-  for (const Tensor* t : {&scale, &zero_point})
-    require(t->dim() == 1 && bool(t->size(0) == self.size(axis)),
-            "_fake_quantize_learnable_per_channel_affine: a scale and a zero_point for each of {} "
-            "channels are expected, found {}",
-            self.size(axis), *t);
-  Dims sizes(static_cast<size_t>(self.dim()), SymInt(1));
-  sizes[static_cast<size_t>(axis)] = self.size(axis);
+  Dims sizes = sizes_by_channel("_fake_quantize_learnable_per_channel_affine", self, scale,
+                                zero_point, axis);
   auto shaped = [&](const Tensor& t) { return reshape(to(t, Dtype::f32), list_of(sizes)); };
   return {shaped(scale), whole_zero_point(shaped(zero_point), low, high)};
 }

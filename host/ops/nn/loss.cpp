@@ -1,4 +1,5 @@
 // Losses of two tensors of one shape: elementwise, then the mean, the sum, or neither.
+#include "ops/nn/reduction.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
 
@@ -9,13 +10,6 @@
 namespace tenon::ops {
 
 namespace {
-
-enum Reduction : int64_t { no_reduction = 0, mean_reduction = 1, sum_reduction = 2 };
-
-Tensor reduced(const Tensor& loss, int64_t reduction) {
-  if (reduction == mean_reduction) return mean(loss);
-  return reduction == sum_reduction ? sum(loss) : loss;
-}
 
 Tensor mse_loss_decomp(const Tensor& self, const Tensor& target, int64_t reduction) {
   return reduced(pow(sub(self, target), 2), reduction);

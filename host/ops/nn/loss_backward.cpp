@@ -2,6 +2,7 @@
 #include "core/sym/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/linalg/product.h"
+#include "ops/nn/reduction.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
 #include "ops/vjp_rules.h"
@@ -14,13 +15,12 @@ namespace tenon::ops {
 
 namespace {
 
-enum Reduction : int64_t { no_reduction = 0, mean_reduction = 1, sum_reduction = 2 };
-
 Dtype compute_dtype(const Tensor& t) { return t.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
 Tensor wide(const Tensor& t) { return to(t, compute_dtype(t)); }
 
 // A mean shares the gradient out among all elements.
 Tensor shared(const Tensor& grad, SymInt n, int64_t reduction) {
+  check_reduction(reduction);
   Tensor g = wide(grad);
   return reduction == mean_reduction ? div(g, Number(n)) : g;
 }
@@ -62,6 +62,7 @@ Tensor binary_cross_entropy_backward_of(const Tensor& grad, const Tensor& self,
 TensorMeta nll_backward_meta(const Tensor& grad, const Tensor& self, const Tensor& target,
                              const Tensor& weight, int64_t reduction, SymInt,
                              const Tensor& total_weight) {
+  check_reduction(reduction);
   require(self.dim() >= 1, "nll_loss_backward: scores need a dimension of classes, found none");
   Dims positions = dims_of(self.sizes());
   SymInt classes = positions[positions.size() == 1 ? 0 : 1];
@@ -139,8 +140,7 @@ Tensor multi_margin(const Tensor& self, const Tensor& target, Number p, Number m
   Tensor cost = p.to_double() == 2 ? mul(m.excess, m.excess) : m.excess;
   cost = div(sum(masked_fill(cost, m.is_right, 0), {1}), Number(m.classes));
   if (weight.defined()) cost = mul(cost, weight_by_target(weight, m));
-  if (reduction == mean_reduction) cost = mean(cost);
-  if (reduction == sum_reduction) cost = sum(cost);
+  cost = reduced(cost, reduction);
   if (reduction == no_reduction && target.dim() == 0) cost = reshape(cost, SymIntList());
   return to(cost, self.dtype());
 }
@@ -162,6 +162,7 @@ Tensor multi_margin_backward(const Tensor& grad, const Tensor& self, const Tenso
 
 std::array<TensorMeta, 2> multilabel_metas(const Tensor& self, const Tensor& target,
                                            int64_t reduction) {
+  check_reduction(reduction);
   require(self.dim() <= 2 && sizes_match(self.numel(), target.numel()),
           "multilabel_margin_loss: scores and targets of one shape are expected, found {} and {}",
           self.sizes(), target.sizes());
