@@ -3,7 +3,7 @@
 #include "autograd/vjp_plan.h"
 #include "core/error.h"
 #include "core/sym/sym_int.h"
-#include "ops/complex_forms.h"
+#include "ops/forms/complex_forms.h"
 #include "ops/forms/functional_form.h"
 #include "ops/op_ids.h"
 #include "ops/op_table.h"

@@ -17,7 +17,7 @@
 #include "core/error.h"
 #include "core/tensor/each_tensor.h"
 #include "graph/control_flow.h"
-#include "ops/complex_forms.h"
+#include "ops/forms/complex_forms.h"
 
 #include <tenon/plugin.h>
 

@@ -10,8 +10,8 @@
 #include "graph/memory_budget.h"
 #include "graph/meta_cache.h"
 #include "graph/symbol_use.h"
-#include "ops/complex_forms.h"
 #include "ops/decompose.h"
+#include "ops/forms/complex_forms.h"
 #include "ops/op_table.h"
 #include "report/observers.h"
 

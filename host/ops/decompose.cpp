@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "core/scalar/scalar_program.h"
-#include "ops/complex_forms.h"
+#include "ops/forms/complex_forms.h"
 #include "ops/pointwise.h"
 #include "ops/shapes.h"
 

@@ -19,7 +19,7 @@
 //   .eager    (1) void(Tensor& out, ..., args...): fills results that were made from `.meta`;
 //             (2) returns its results; (3) void(args...) for ops that write argument 0 in place
 //   .decomp   on tensors, calls other ops. A row without formula, view and eager runs through it.
-//   .complex  the op on complex tensors, as ops on their parts (ops/complex_forms.h); without it
+//   .complex  the op on complex tensors, as ops on their parts (ops/forms/complex_forms.h); without it
 //             whatever computes refuses them.
 //   .provider the plugin that has the kernel ("kernels_lapack") of a row with neither formula, view
 //             nor eager: the host checks the arguments by `.meta` and has no kernel of its own.

@@ -1,8 +1,8 @@
 // What the keys of an op do: the row's own functions, kernels of plugins before them.
 #include "ops/op_kernels.h"
 
-#include "ops/complex_forms.h"
 #include "ops/device_call.h"
+#include "ops/forms/complex_forms.h"
 #include "ops/forms/out_form.h"
 #include "ops/pointwise.h"
 

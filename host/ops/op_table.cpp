@@ -2,8 +2,8 @@
 #include "ops/op_table.h"
 
 #include "ops/autocast.h"
-#include "ops/complex_forms.h"
 #include "ops/device_call.h"
+#include "ops/forms/complex_forms.h"
 #include "ops/forms/functional_form.h"
 #include "ops/forms/out_form.h"
 #include "ops/op_kernels.h"

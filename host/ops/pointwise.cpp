@@ -10,7 +10,7 @@
 
 #include "core/kernels/pointwise_loop.h"
 #include "core/scalar/simple_powers.h"
-#include "ops/complex_forms.h"
+#include "ops/forms/complex_forms.h"
 #include "ops/promotion.h"
 #include "ops/shapes.h"
 

@@ -4,9 +4,9 @@
 #include "capture/hooks.h"
 #include "core/dispatch.h"
 #include "graph/record.h"
-#include "ops/complex_forms.h"
 #include "ops/custom_op.h"
 #include "ops/decompose.h"
+#include "ops/forms/complex_forms.h"
 
 #include <tenon/autograd.h>
 

@@ -1,6 +1,6 @@
 // Products of matrices and vectors: mm, bmm, their add forms, matmul, linear and dot.
 #include "core/sym/sym_int.h"
-#include "ops/complex_forms.h"
+#include "ops/forms/complex_forms.h"
 #include "ops/kernel_loops.h"
 #include "ops/linalg/product.h"
 #include "ops/op.h"

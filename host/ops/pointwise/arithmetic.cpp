@@ -1,7 +1,7 @@
 // Arithmetic of two values, with broadcasting and promotion; minimum, maximum, clamp and
 // interpolation.
 #include "core/scalar/fast_formulas.h"
-#include "ops/complex_forms.h"
+#include "ops/forms/complex_forms.h"
 #include "ops/op.h"
 #include "ops/promotion.h"
 #include "ops/vjp_rules.h"

@@ -1,5 +1,5 @@
 // Comparisons, logic and choice: results are bool, or one of two values.
-#include "ops/complex_forms.h"
+#include "ops/forms/complex_forms.h"
 #include "ops/op.h"
 
 #include <tenon/ops/create.h>

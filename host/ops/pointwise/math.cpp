@@ -1,5 +1,5 @@
 // Unary mathematics: one value in, one out, same shape.
-#include "ops/complex_forms.h"
+#include "ops/forms/complex_forms.h"
 #include "ops/op.h"
 
 #include <tenon/ops/pointwise.h>

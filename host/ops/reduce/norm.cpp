@@ -1,7 +1,7 @@
 // Moments and norms: var, std, norm, logsumexp.
 #include "core/kernels/level_table.h"
 #include "core/kernels/pointwise_loop.h"
-#include "ops/complex_forms.h"
+#include "ops/forms/complex_forms.h"
 #include "ops/op.h"
 #include "ops/promotion.h"
 #include "ops/reduce/reduce_loop.h"

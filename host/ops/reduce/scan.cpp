@@ -1,5 +1,5 @@
 // Running folds along a dimension: cumsum, cumprod, cummax, cummin, logcumsumexp; and differences.
-#include "ops/complex_forms.h"
+#include "ops/forms/complex_forms.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
 #include "ops/shape_check.h"

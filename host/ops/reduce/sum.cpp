@@ -1,6 +1,6 @@
 // Sums and what is counted: sum, mean, prod, any, all, count_nonzero.
 #include "core/kernels/rows/sum.h"
-#include "ops/complex_forms.h"
+#include "ops/forms/complex_forms.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
 #include "ops/symbols_match.h"

@@ -1,5 +1,5 @@
 // Complex arithmetic on real and imaginary parts.
-#include "ops/complex_forms.h"
+#include "ops/forms/complex_forms.h"
 
 #include "core/dispatch.h"
 #include "ops/kernel_loops.h"
