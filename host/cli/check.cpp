@@ -49,6 +49,7 @@ Json to_json(const CaseResult& result) {
            {"compiles", result.compiles},
            {"fallback_ops", stats["extern_ops"]},
            {"tensors", Json::Array{}}};
+  if (!result.note.empty()) out["note"] = result.note;
   if (!result.error.empty())
     out["code"] = static_cast<int>(exit_status_of(UserError(result.code, "")));
   else if (!result.ok)
@@ -73,6 +74,7 @@ void print_case(const Json& result, bool all_tensors) {
     print(message("  compiled in {} ms", std::round(result["compile_ms"].number() * 10) / 10));
   print("\n");
   if (!result["error"].is_null()) print("       " + result["error"].text() + "\n");
+  if (result.find("note")) print("       " + result["note"].text() + "\n");
   for (const Json& tensor : result["tensors"]) {
     if (tensor["ok"].boolean() && !all_tensors) continue;
     print(message("       {} {}: max abs {}, max rel {}, cosine {}",

@@ -3,8 +3,10 @@
 
 #include "core/error.h"
 #include "formats/tensors.h"
+#include "ops/op_table.h"
 
 #include <tenon/ops/view.h>
+#include <tenon/random.h>
 
 #include <algorithm>
 #include <charconv>
@@ -124,8 +126,14 @@ Effects effects_of(const std::vector<Tensor>& outputs, const std::vector<Tensor>
   return effects;
 }
 
-Effects run_recording(ModelRunner& runner, const NamedTensors& recording) {
+// Weights and generator as they are in the beginning: all backends draw the same random numbers.
+void begin_anew(ModelRunner& runner) {
   runner.reset_weights();
+  manual_seed(0);
+}
+
+Effects run_recording(ModelRunner& runner, const NamedTensors& recording) {
+  begin_anew(runner);
   std::vector<Tensor> leaves = leaves_for(runner, recording);
   NamedTensorMap gradients;
   std::vector<Tensor> outputs = runner.run(leaves, &gradients);
@@ -145,7 +153,7 @@ double rate_of_steps(const NamedTensors& recording) {
 // The recorded steps: plain SGD on the same batch.
 Tensor losses_of_steps(ModelRunner& runner, const NamedTensors& recording, const Tensor& recorded) {
   double rate = rate_of_steps(recording);
-  runner.reset_weights();
+  begin_anew(runner);
   std::vector<Tensor> losses;
   for (int64_t step = 0; step < recorded.numel().guard_int(); ++step) {
     NamedTensorMap gradients;
@@ -157,7 +165,7 @@ Tensor losses_of_steps(ModelRunner& runner, const NamedTensors& recording, const
 }
 
 Effects run_training(ModelRunner& runner, const NamedTensors& recording) {
-  runner.reset_weights();
+  begin_anew(runner);
   std::vector<Tensor> leaves = leaves_for(runner, recording);
   NamedTensorMap gradients;
   std::vector<Tensor> outputs = runner.run_with_gradients(leaves, gradients);
@@ -169,6 +177,13 @@ Effects run_training(ModelRunner& runner, const NamedTensors& recording) {
   if (losses != recording.tensors.end())
     effects["sgd.losses"] = losses_of_steps(runner, recording, losses->second);
   return effects;
+}
+
+// The first operation that draws random numbers, or nothing.
+std::string random_op_of(const Graph& graph) {
+  auto draws = [](const Node& node) { return (entry_of(node.op).tags & TN_TAG_RANDOM) != 0; };
+  auto found = std::ranges::find_if(graph.nodes(), draws);
+  return found == graph.nodes().end() ? "" : entry_of(found->op).name;
 }
 
 // Whether the tape has to give what was recorded; a joint graph computes its gradients itself.
@@ -183,6 +198,7 @@ bool needs_training(const formats::ImportedModel& model, const NamedTensors& rec
 Effects run_recording_in_double(const formats::Pt2Program& program, const NamedTensors& recording,
                                 size_t n_leaves, bool training) {
   std::vector<Tensor> leaves = leaves_of(recording, n_leaves);
+  manual_seed(0);
   DoubleRun run = run_in_double(program, leaves, training);
   Effects effects = effects_of(run.outputs, run.leaves, run.gradients);
   for (const auto& [name, tensor] : run.weights) effects["buf." + name] = tensor;
@@ -339,6 +355,12 @@ void Checker::check(const RecordedFile& recording, CaseResult& result) {
     result.tensors.push_back(std::move(checked));
   }
   if (training_) refuse_other_gradients(found, result);
+  std::string random = result.ok ? "" : random_op_of(*runner_->model().graph);
+  if (!random.empty() && settings_.against == Against::reference)
+    result.note = message(
+        "the model draws random numbers ({}), others than PyTorch did; --against eager compares "
+        "with what the host computes from the same ones",
+        random);
 }
 
 }  // namespace

@@ -61,6 +61,7 @@ struct CaseResult {
   double compile_ms = 0;                 ///< 0 where code of an earlier recording was used
   size_t compiles = 0;                   ///< of the archive so far
   std::string stats;                     ///< TN_DESC_STATS_JSON
+  std::string note;                      ///< what explains the verdict, or empty
   std::vector<CheckedTensor> tensors;
 };
 

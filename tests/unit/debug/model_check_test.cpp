@@ -54,5 +54,27 @@ TEST(TrainedModel, EveryTensorIsJudgedByDoublePrecision) {
   EXPECT_TRUE(has_losses);
 }
 
+// `noise` returns x * 2, x + randn_like(x) and dropout(x, 0.5); its recording has the first one only.
+TEST(RandomModel, IsComparedWithWhatEagerDrawsFromTheSameSeed) {
+  ModelCases cases = find_cases({source_path("tests/data/random/noise.pt2")});
+  for (const char* backend : {"eager", "aot_eager"})
+    EXPECT_TRUE(check_model(cases.models.at(0), backend, {}).at(0).ok) << backend;
+
+  formats::NamedTensors recording = formats::read_tensors(cases.models[0].recordings[0].file);
+  recording.tensors["out.1"] = recording.tensors["out.2"] = zeros({3, 4});
+  RecordedFile& file = cases.models[0].recordings[0];
+  file.file = testing::TempDir() + "noise.io.safetensors";
+  formats::write_tensors(file.file, recording);
+  for (const char* backend : {"eager", "aot_eager"}) {
+    CaseResult result = check_model(cases.models[0], backend, {}).at(0);
+    EXPECT_FALSE(result.ok) << backend;
+    EXPECT_TRUE(result.note.find("draws random numbers (aten.randn_like") != std::string::npos)
+        << result.note;
+    CheckSettings settings;
+    settings.against = Against::eager;
+    EXPECT_TRUE(check_model(cases.models[0], backend, settings).at(0).ok) << backend;
+  }
+}
+
 }  // namespace
 }  // namespace tenon
