@@ -4,9 +4,10 @@
 //   for linear, four for cubic, and as many as the shrunk filter covers with antialiasing. Two and
 //   three dimensions are the product of the one-dimensional filters.
 // Method: taps of each dimension are tabulated once. The last dimension is resampled element by
-//   element, the others by adding up whole rows (weighted). The first is what costs, so it is done for
-//   as few rows as can be: for those of the result behind the adding up, or, where the result has
-//   more rows, for those of the input before it; these are kept until no row of the result needs them.
+//   element, the others by adding up whole rows (weighted). The first is what costs, so it is done
+//   for as few rows as can be: for those of the result behind the adding up, or, where the result
+//   has more rows, for those of the input before it; these are kept until no row of the result needs
+//   them.
 // Cost: min(rows of the input, rows of the result) * width * taps, and the sums of rows.
 // Positions, scales and clamping follow ATen, with positions in f32 (f64 for f64 inputs).
 #include "ops/nn/resample.h"
@@ -230,7 +231,7 @@ class RowMaker {
         weights_.push_back(weight);
       }
   }
-  // Taps of one result are neighbours: each has a place of its own, where it stays for the next row.
+  // Taps of one result are neighbours: each has a place of its own and stays for the next row.
   const C* resampled(int64_t row, int64_t place, const C* source) {
     C* to = kept_.data() + place * length_;
     int64_t& owner = owners_[static_cast<size_t>(place)];
