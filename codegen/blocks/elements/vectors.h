@@ -3,9 +3,9 @@
 // Problem: exponents take a third of the instructions of exp(), and a division of a vector as long
 //   as ten of its products; compilers find neither of the instructions that save them.
 // Method: vscalefps multiplies by 2^n, rounded once, where results are subnormal too. vrcp14ps
-//   gives a quotient of 14 bits; what it leaves of the dividend, the divisor being 1 + e or 2 + m without
-//   rounding, gives the others. exp(r) 2^(k/16) needs three terms where 2^(k/16) comes from a
-//   register by vpermps; tanh has the polynomial of functions.h.
+//   gives a quotient of 14 bits; what it leaves of the dividend, the divisor being 1 + e or 2 + m
+//   without rounding, gives the others. exp(r) 2^(k/16) needs three terms where 2^(k/16) comes from
+//   a register by vpermps; tanh has the polynomial of functions.h.
 // Cost: 12 instructions for exp, 20 for sigmoid, 21 for tanh: 0.14, 0.24 and 0.31 ns an element
 //   (Zen 4).
 // Errors: as in functions.h.

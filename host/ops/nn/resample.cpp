@@ -6,8 +6,8 @@
 // Method: taps of each dimension are tabulated once. The last dimension is resampled element by
 //   element, the others by adding up whole rows (weighted). The first is what costs, so it is done
 //   for as few rows as can be: for those of the result behind the adding up, or, where the result
-//   has more rows, for those of the input before it; these are kept until no row of the result needs
-//   them.
+//   has more rows, for those of the input before it; these are kept until no row of the result
+//   needs them.
 // Cost: min(rows of the input, rows of the result) * width * taps, and the sums of rows.
 // Positions, scales and clamping follow ATen, with positions in f32 (f64 for f64 inputs).
 #include "ops/nn/resample.h"
