@@ -32,11 +32,26 @@ inductor::RunOptions run_options(const tn_compile_request& request, const Choice
       .profiles = choices.profiles};
 }
 
+/// Images that are channels-last suit convolutions, and cost blocks of elements more than they gain
+/// where each channel has statistics: a block then has as many elements as there are channels.
+/// Activations that are kept for a backward graph lie as the host says.
+bool suits_channels_last(const tn_compile_request& request) {
+  if (request.stage != TN_STAGE_INFERENCE) return false;
+  tenon::plugin::graph graph(request);
+  for (uint32_t i = 0; i < graph.size(); ++i) {
+    std::string_view name = tenon::plugin::sv(graph.at(i).op_name);
+    if (name.starts_with("aten.native_group_norm")) return false;
+    if (name.starts_with("aten._native_batch_norm_legit") && name.find("no_training") == name.npos)
+      return false;
+  }
+  return true;
+}
+
 loopir::Program lowered(const tn_compile_request& request, const Choices& choices,
                         const inductor::RunOptions& run) {
   loopir::LoweringOptions options;
   options.may_transform = request.stage == TN_STAGE_INFERENCE && !run.workers.is_fixed;
-  options.optimizes_layout = choices.fuses;
+  options.optimizes_layout = choices.fuses && suits_channels_last(request);
   options.externs = choices.externs;
   options.has_fast_kernel = [&](const loopir::Program& p, const loopir::Step& step) {
     return inductor::has_fast_kernel(p, step, run);

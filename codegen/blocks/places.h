@@ -107,8 +107,25 @@ template <class T>
 void read_columns(T* out, const T* memory, int64_t step, int64_t count) {
   if (step == 0)
     for (int64_t k = 0; k < count; ++k) out[k] = *memory;
+  else if (step == 1)
+    std::memcpy(out, memory, static_cast<size_t>(count) * sizeof(T));
+  else if (step == 2)  // known, it is a shuffle of vectors
+    for (int64_t k = 0; k < count; ++k) out[k] = memory[k * 2];
   else
     for (int64_t k = 0; k < count; ++k) out[k] = memory[k * step];
+}
+
+/// 0 where the mask is not set. The rim of an image is masked, what lies between is not.
+template <class T>
+void read_masked_columns(T* out, const T* memory, int64_t step, const uint8_t* mask,
+                         int64_t count) {
+  int64_t first = 0, end = count;
+  while (first < end && !mask[first]) out[first++] = T{0};
+  while (end > first && !mask[end - 1]) out[--end] = T{0};
+  out += first, memory += first * step, mask += first, count = end - first;
+  if (!std::memchr(mask, 0, static_cast<size_t>(count)))
+    return read_columns(out, memory, step, count);
+  for (int64_t k = 0; k < count; ++k) out[k] = mask[k] ? memory[k * step] : T{0};
 }
 
 /// All of a tile, without a mask.
@@ -122,6 +139,13 @@ void read_tile(const Places& p, T* out) {
   int64_t length = p.extents[p.n_dims - 1];
   for_each_runs(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
     copy_runs<T>({out + i, length}, {memory + offset, step}, count, length);
+  });
+}
+template <class T>
+void read_masked_tile(const Places& p, T* out) {
+  auto* memory = reinterpret_cast<const T*>(p.memory);
+  for_each_run(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
+    read_masked_columns(out + i, memory + offset, step, p.mask + i, count);
   });
 }
 template <class T>
@@ -145,7 +169,9 @@ inline void gather(const Places& p, size_t item, void* to) {
   with_bytes(item, [&](auto t) {
     using T = decltype(t);
     auto* out = static_cast<T*>(to);
-    if (!p.mask && p.where == Where::tiled) return read_tile(p, out);
+    if (p.where == Where::tiled) return p.mask ? read_masked_tile(p, out) : read_tile(p, out);
+    if (p.where == Where::dense)
+      return read_masked_columns(out, reinterpret_cast<const T*>(p.memory), 1, p.mask, p.n);
     for_each_place<T>(p, [&](int64_t i, const T* from) { out[i] = from ? *from : T{0}; });
   });
 }

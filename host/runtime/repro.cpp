@@ -28,12 +28,14 @@ std::string with_options(const ReproCompile& compile) {
   return message("\n[{}]\n{}", compile.backend, compile.options_toml);
 }
 
-std::string command(const ReproCompile& compile) {
-  return message(
-      "#!/bin/sh\ncd \"$(dirname \"$0\")\" &&\ntenon run repro.tng --backend {}{} --config "
-      "flags.toml\n",
-      compile.backend, compile.mode.empty() ? "" : " --mode " + compile.mode);
+std::string command(const ReproCompile& compile, std::string_view verb,
+                    std::string_view more = "") {
+  return message("#!/bin/sh\ncd \"$(dirname \"$0\")\" &&\nexec tenon {} --backend {}{}{} \"$@\"\n",
+                 verb, compile.backend,
+                 compile.mode.empty() ? "" : " --mode '" + compile.mode + "'", more);
 }
+constexpr std::string_view runs_again = "run repro.tng --config flags.toml";
+constexpr std::string_view judges_again = "minify . --judge";  // status 9 where results are wrong
 
 // In a copy of the crashing process: nothing that was open is touched, and stderr is told directly.
 void leave_graph(const PluginCompile& compile, std::string_view signal) {
@@ -68,7 +70,7 @@ std::string write_graph_repro(const Graph& graph, const ReproCompile& compile,
   constexpr PrintOptions whole{.inline_elements = std::numeric_limits<size_t>::max()};
   report::write_dump(folder, "repro.tng", to_text(graph, whole));
   report::write_dump(folder, "flags.toml", config::save_portable() + with_options(compile));
-  report::write_dump(folder, "command.sh", command(compile));
+  report::write_dump(folder, "command.sh", command(compile, runs_again));
   report::write_dump(folder, "minify.sh", minifier_command(compile, minifies_gradients(graph)));
   if (!error.empty()) report::write_dump(folder, "error.txt", std::string(error) + "\n");
   report::counter("runtime.repros").add();
@@ -81,12 +83,14 @@ std::string write_graph_repro(const Graph& graph, const ReproCompile& compile,
 
 namespace {
 
-void write_inputs(const std::string& folder, std::span<detail::TensorHead* const> inputs) {
+/// Whether there are some.
+bool write_inputs(const std::string& folder, std::span<detail::TensorHead* const> inputs) {
   NoGradGuard no_history;
   formats::NamedTensors values;
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i]) values.tensors[message("in.{}", i)] = share(inputs[i]).detach();
   if (!values.tensors.empty()) formats::write_tensors(folder + "/inputs.safetensors", values);
+  return !values.tensors.empty();
 }
 
 }  // namespace
@@ -97,9 +101,16 @@ void leave_repro(const Graph& graph, const ReproCompile& compile, std::string_vi
   if (folder.empty()) return;
   report::log(report::LogLevel::warning, "runtime", "a repro of compilation {} is in {}",
               compile.compile_id, folder);
-  write_inputs(folder, inputs);
   int64_t level = config::flags().dynamo.repro_level;
-  if (level == 2 || level == 4) run_minifier(folder, compile, minifies_gradients(graph));
+  bool has_gradients = minifies_gradients(graph);
+  bool has_inputs = write_inputs(folder, inputs);
+  if (level == 4)
+    report::write_dump(folder, "command.sh",
+                       command(compile, judges_again, has_gradients ? " --grad" : ""));
+  else if (has_inputs)
+    report::write_dump(folder, "command.sh",
+                       command(compile, runs_again, " --inputs inputs.safetensors"));
+  if (level == 2 || level == 4) run_minifier(folder, compile, has_gradients);
 } catch (const std::exception& failed) {
   report::log_line(report::LogLevel::warning, "runtime",
                    std::string("a repro has no inputs: ") + failed.what());

@@ -31,7 +31,8 @@ struct ReproCompile {
 std::string write_graph_repro(const Graph& graph, const ReproCompile& compile,
                               std::string_view error) noexcept;
 
-/// The same, with the inputs of a call, if there are some, as inputs.safetensors; then, at levels 2
+/// The same, with the inputs of a call, if there are some, as inputs.safetensors, which command.sh
+/// then takes; at level 4 it judges the results (status 9 where they are wrong). Then, at levels 2
 /// and 4, the minifier.
 void leave_repro(const Graph& graph, const ReproCompile& compile, std::string_view error,
                  std::span<detail::TensorHead* const> inputs = {}) noexcept;

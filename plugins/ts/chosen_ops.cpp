@@ -34,8 +34,10 @@ constexpr std::array left_to_host = {
 constexpr std::array left_with_symbols = {std::string_view("aten.avg_pool"),
                                           std::string_view("aten.max_pool")};
 
-bool has_symbols(const value& v) {
-  return std::ranges::any_of(v.dims(), [](const tn_dim& d) { return d.expr != TN_EXPR_STATIC; });
+bool has_symbols_in_space(const value& v) {
+  auto dims = v.dims();
+  return std::any_of(dims.begin() + std::min<size_t>(dims.size(), 2), dims.end(),
+                     [](const tn_dim& d) { return d.expr != TN_EXPR_STATIC; });
 }
 
 template <size_t n>
@@ -52,7 +54,7 @@ std::set<uint32_t> nodes_for_host(const tn_compile_request& request) {
     node n = g.at(i);
     std::string_view name = sv(n.op_name);
     if (begins_as(name, left_to_host) ||
-        (begins_as(name, left_with_symbols) && has_symbols(g.value_at(n.first_result))))
+        (begins_as(name, left_with_symbols) && has_symbols_in_space(g.value_at(n.first_result))))
       out.insert(i);
   }
   return out;

@@ -226,6 +226,64 @@ TEST_P(Programs, FunctionsNearOneLoseNothing) {
   }
 }
 
+// ---- images
+
+constexpr std::string_view pooled = R"(tng 1
+graph @f {
+  symbol s0 in [1, inf] hint 4 from size(%x, 0)
+  input %x: f32[s0, 3, 21, 13]
+  %y: f32[s0, 3, 11, 7], %i: i64[s0, 3, 11, 7] = aten.max_pool2d_with_indices.default(%x, [3, 3], [2, 2], [1, 1], [1, 1], false)
+  %z: f32[s0, 3, 7, 3] = aten.avg_pool2d.default(%x, [4, 6], [3, 4], [1, 2], false, true, none)
+  output %y, %z
+}
+)";
+
+TEST_P(Programs, WindowsSkipElementsAndReachBeyondTheRim) {
+  auto graph = parse_graph(pooled);
+  auto code = compile_with_backend(GetParam(), request_for(graph));
+  auto reference = interpreter_artifact(graph);
+  for (int64_t images : {1, 4, 30}) {
+    manual_seed(3);
+    std::vector<Tensor> inputs{randn({images, 3, 21, 13})};
+    expect_near(run(*code, inputs), run(*reference, inputs));
+  }
+  EXPECT_THAT(code->describe(TN_DESC_STATS_JSON), HasSubstr("\"extern_calls\": 0,"));
+}
+
+/// Batch normalisation of convolved images, by their own statistics or by given ones.
+std::shared_ptr<Graph> normalised_images(std::string_view norm) {
+  return parse_graph(R"(tng 1
+graph @f {
+  symbol s0 in [1, inf] hint 4 from size(%x, 0)
+  input %x: f32[s0, 8, 16, 16]
+  input %w: f32[6, 8, 3, 3]
+  input %b: f32[6]
+  %c: f32[s0, 6, 16, 16] = aten.convolution.default(%x, %w, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
+)" + std::string(norm) +
+                     R"(
+  %r: f32[s0, 6, 16, 16] = aten.relu.default(%n)
+  output %r, %c
+}
+)");
+}
+
+TEST_P(Programs, StatisticsOfChannelsAreTakenOfImagesInRows) {
+  auto own = normalised_images(
+      "  %n: f32[s0, 6, 16, 16], %m: f32[6], %v: f32[6] = "
+      "aten._native_batch_norm_legit.no_stats(%c, %b, %b, true, 0.1, 1e-5)");
+  auto given = normalised_images(
+      "  %n: f32[s0, 6, 16, 16], %m: f32[0], %v: f32[0] = "
+      "aten._native_batch_norm_legit_no_training.default(%c, %b, %b, %b, %b, 0.1, 1e-5)");
+  bool is_fused = GetParam() != std::string_view("simple_ts");
+  for (auto& graph : {own, given}) {
+    auto code = compile_with_backend(GetParam(), request_for(graph));
+    std::vector<Tensor> inputs{randn({2, 8, 16, 16}), randn({6, 8, 3, 3}), rand({6})};
+    expect_near(run(*code, inputs), run(*interpreter_artifact(graph), inputs));
+    bool is_last = code->describe(TN_DESC_GRAPH).find(", 96, 6) = ") != std::string::npos;
+    EXPECT_EQ(is_last, is_fused && graph == given) << code->describe(TN_DESC_GRAPH);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, Programs, testing::Values("ts", "aot_ts", "simple_ts", "nnc"),
                          [](const auto& info) { return std::string(info.param); });
 

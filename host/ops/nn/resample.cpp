@@ -3,8 +3,12 @@
 // Model: along each dimension a result is a weighted sum of few inputs (taps): one for nearest, two
 //   for linear, four for cubic, and as many as the shrunk filter covers with antialiasing. Two and
 //   three dimensions are the product of the one-dimensional filters.
-// Method: taps of each dimension are tabulated once. For a row of the result the input rows of its
-//   outer taps are added up first (weighted), then the row is resampled along the last dimension.
+// Method: taps of each dimension are tabulated once. The last dimension is resampled element by
+//   element, the others by adding up whole rows (weighted). The first is what costs, so it is done
+//   for as few rows as can be: for those of the result behind the adding up, or, where the result
+//   has more rows, for those of the input before it; these are kept until no row of the result
+//   needs them.
+// Cost: min(rows of the input, rows of the result) * width * taps, and the sums of rows.
 // Positions, scales and clamping follow ATen, with positions in f32 (f64 for f64 inputs).
 #include "ops/nn/resample.h"
 
@@ -165,46 +169,100 @@ TapTables<C> tables_of(const std::array<Axis, 3>& axes, const Resampling& r) {
   return t;
 }
 
-// Adds up the input rows that belong to one row of the result.
-template <class C>
-void gather_rows(const TapTables<C>& t, const C* plane, int64_t depth, int64_t height, C* row) {
-  const auto &d = t.taps[0], &h = t.taps[1];
-  std::vector<const C*> sources;
-  std::vector<C> weights;
-  for (int64_t i = depth * d.per; i < (depth + 1) * d.per; ++i)
-    for (int64_t j = height * h.per; j < (height + 1) * h.per; ++j) {
-      auto x = static_cast<size_t>(i), y = static_cast<size_t>(j);
-      C weight = d.weight[x] * h.weight[y];
-      if (weight == 0) continue;
-      sources.push_back(plane + (d.index[x] * t.axes[1].in + h.index[y]) * t.axes[2].in);
-      weights.push_back(weight);
-    }
-  kernels::row_level<C>().weighted_sum(row, t.axes[2].in, sources.data(), weights.data(),
-                                       static_cast<int64_t>(sources.size()), C(0));
-}
-
-template <class C>
-void resample_row(const Taps<C>& taps, const C* row, C* out) {
+template <class C, int64_t per>
+void resample_row_by(const Taps<C>& taps, const C* row, C* out) {
   const int64_t* index = taps.index.data();
   const C* weight = taps.weight.data();
-  for (int64_t i = 0; i < taps.results(); ++i, index += taps.per, weight += taps.per) {
+  int64_t n = per == 0 ? taps.per : per;
+  for (int64_t i = 0; i < taps.results(); ++i, index += n, weight += n) {
     C sum = 0;
-    for (int64_t k = 0; k < taps.per; ++k) sum += weight[k] * row[index[k]];
+    for (int64_t k = 0; k < n; ++k) sum += weight[k] * row[index[k]];
     out[i] = sum;
   }
 }
 
 template <class C>
+void resample_row(const Taps<C>& taps, const C* row, C* out) {
+  switch (taps.per) {
+    case 2:
+      return resample_row_by<C, 2>(taps, row, out);
+    case 4:
+      return resample_row_by<C, 4>(taps, row, out);
+    default:
+      return resample_row_by<C, 0>(taps, row, out);
+  }
+}
+
+/// Makes rows of results, on one thread.
+template <class C>
+class RowMaker {
+ public:
+  explicit RowMaker(const TapTables<C>& t)
+      : t_(t), rows_(t.axes[0].in * t.axes[1].in), keeps_(t.axes[0].out * t.axes[1].out > rows_) {
+    int64_t places = t.taps[0].per * t.taps[1].per;
+    length_ = keeps_ ? t.axes[2].out : t.axes[2].in;
+    kept_.resize(static_cast<size_t>((keeps_ ? places : 1) * length_));
+    if (keeps_) owners_.assign(static_cast<size_t>(places), -1);
+    sources_.reserve(static_cast<size_t>(places));
+    weights_.reserve(static_cast<size_t>(places));
+  }
+
+  /// The row of a plane of the result, the planes' inputs lying behind one another in `in`.
+  void make(const C* in, int64_t plane, int64_t depth, int64_t height, C* out) {
+    find_sources(in, plane, depth, height);
+    if (keeps_) return add_up(out);
+    add_up(kept_.data());
+    resample_row(t_.taps[2], kept_.data(), out);
+  }
+
+ private:
+  void find_sources(const C* in, int64_t plane, int64_t depth, int64_t height) {
+    const auto &d = t_.taps[0], &h = t_.taps[1];
+    sources_.clear(), weights_.clear();
+    for (int64_t i = depth * d.per; i < (depth + 1) * d.per; ++i)
+      for (int64_t j = height * h.per; j < (height + 1) * h.per; ++j) {
+        auto x = static_cast<size_t>(i), y = static_cast<size_t>(j);
+        C weight = d.weight[x] * h.weight[y];
+        if (weight == 0) continue;
+        int64_t row = plane * rows_ + d.index[x] * t_.axes[1].in + h.index[y];
+        int64_t place = d.index[x] % d.per * h.per + h.index[y] % h.per;
+        const C* source = in + row * t_.axes[2].in;
+        sources_.push_back(keeps_ ? resampled(row, place, source) : source);
+        weights_.push_back(weight);
+      }
+  }
+  // Taps of one result are neighbours: each has a place of its own and stays for the next row.
+  const C* resampled(int64_t row, int64_t place, const C* source) {
+    C* to = kept_.data() + place * length_;
+    int64_t& owner = owners_[static_cast<size_t>(place)];
+    if (owner != row) resample_row(t_.taps[2], source, to);
+    owner = row;
+    return to;
+  }
+  void add_up(C* out) const {
+    kernels::row_level<C>().weighted_sum(out, length_, sources_.data(), weights_.data(),
+                                         static_cast<int64_t>(sources_.size()), C(0));
+  }
+
+  const TapTables<C>& t_;
+  const int64_t rows_;  // of an input plane
+  const bool keeps_;    // input rows, resampled, until the next row of the result
+  int64_t length_ = 0;
+  std::vector<C> kept_;
+  std::vector<int64_t> owners_;  // by place: the input row that it has
+  std::vector<const C*> sources_;
+  std::vector<C> weights_;
+};
+
+template <class C>
 void resample_planes(C* out, const C* in, int64_t planes, const TapTables<C>& t) {
   const auto& a = t.axes;
-  int64_t rows = a[0].out * a[1].out, in_plane = a[0].in * a[1].in * a[2].in;
-  int64_t work = std::max<int64_t>(1, a[2].in + a[2].out);
+  int64_t rows = a[0].out * a[1].out, work = std::max<int64_t>(1, a[2].in + a[2].out);
   parallel_for(0, planes * rows, std::max<int64_t>(1, 8192 / work), [&](int64_t lo, int64_t hi) {
-    std::vector<C> row(static_cast<size_t>(a[2].in));
+    RowMaker<C> maker(t);
     for (int64_t r = lo; r < hi; ++r) {
-      int64_t plane = r / rows, at = r % rows;
-      gather_rows(t, in + plane * in_plane, at / a[1].out, at % a[1].out, row.data());
-      resample_row(t.taps[2], row.data(), out + r * a[2].out);
+      int64_t at = r % rows;
+      maker.make(in, r / rows, at / a[1].out, at % a[1].out, out + r * a[2].out);
     }
   });
 }

@@ -31,7 +31,8 @@ TEST_F(Observable, ReproAfterWritesAReproOfItsStageOnly) {
   EXPECT_THAT(dumps(), Contains("repro.tng"));
   EXPECT_EQ(parse_graph(dump("repro.tng"))->nodes().size(), 1u);
   EXPECT_THAT(dump("error.txt"), HasSubstr("this backend always fails"));
-  EXPECT_THAT(dump("command.sh"), HasSubstr("tenon run repro.tng --backend failing"));
+  EXPECT_THAT(dump("command.sh"),
+              HasSubstr("tenon run repro.tng --config flags.toml --backend failing"));
 }
 
 TEST_F(Observable, ReproAfterUnsetWritesNothing) {
