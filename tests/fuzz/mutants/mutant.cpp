@@ -19,23 +19,11 @@ constexpr Format rows[] = {
     {.name = "pt2", .targets = "pt2", .mutate = archive_mutant},
     {.name = "tenon", .targets = "saved_model", .mutate = records_mutant},
     {.name = "tenon_bytes", .targets = "tenon_file", .mutate = bytes_mutant},
-    {.name = "graph_text",
-     .targets = "graph_text graph_run",
-
-     .mutate = graph_text_mutant},
+    {.name = "graph_text", .targets = "graph_text graph_run", .mutate = graph_text_mutant},
     {.name = "graph_json", .targets = "graph_json", .mutate = json_mutant},
-    {.name = "cache_entry",
-     .targets = "cache_entry",
-
-     .mutate = records_mutant},
-    {.name = "cache_bundle",
-     .targets = "cache_bundle",
-
-     .mutate = bytes_mutant},
-    {.name = "safetensors",
-     .targets = "safetensors",
-
-     .mutate = safetensors_mutant},
+    {.name = "cache_entry", .targets = "cache_entry", .mutate = records_mutant},
+    {.name = "cache_bundle", .targets = "cache_bundle", .mutate = bytes_mutant},
+    {.name = "safetensors", .targets = "safetensors", .mutate = safetensors_mutant},
 };
 
 }  // namespace
