@@ -153,7 +153,7 @@ struct StandIns {
   std::unordered_map<const Node*, std::vector<GradMeta>> inputs;
 };
 /// Null on threads that record no pass.
-extern thread_local constinit const StandIns* stand_ins __attribute__((tls_model("initial-exec")));
+extern thread_local constinit const StandIns* stand_ins;
 
 class StandInScope {
  public:

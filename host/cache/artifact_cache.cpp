@@ -13,8 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <ctime>
 #include <map>
@@ -228,7 +230,7 @@ bool ArtifactCache::put(const CacheKey& key, std::string_view bytes, int64_t lim
   }
   writes.add();
   note_use(key);
-  keep_small(static_cast<int64_t>(size), limit);
+  keep_small(key, static_cast<int64_t>(size), limit);
   return true;
 }
 
@@ -244,8 +246,23 @@ bool ArtifactCache::write(const CacheKey& key, std::string_view bytes) {
   return false;
 }
 
-void ArtifactCache::keep_small(int64_t written, int64_t limit) {
-  if (unmeasured_.fetch_add(written) + written < limit / 16) return;
+namespace {
+
+// Processes that write little each know nothing of one another: the key, which is as good as random,
+// draws which of their writes measures the store.
+bool draws_measuring(const CacheKey& key, int64_t written, int64_t limit) {
+  uint64_t drawn = 0;  // 52 bits
+  std::from_chars(key.name.data(), key.name.data() + std::min(key.name.size(), size_t{13}), drawn,
+                  16);
+  return std::ldexp(static_cast<double>(drawn), -52) * static_cast<double>(limit) <
+         128.0 * static_cast<double>(written);
+}
+
+}  // namespace
+
+void ArtifactCache::keep_small(const CacheKey& key, int64_t written, int64_t limit) {
+  bool is_due = unmeasured_.fetch_add(written) + written >= limit / 16;
+  if (!is_due && !draws_measuring(key, written, limit)) return;
   std::unique_lock lock(measuring_, std::try_to_lock);
   if (!lock) return;  // another thread is at it
   unmeasured_ = 0;

@@ -6,7 +6,8 @@
 // moved file is a miss. Files that are not plain ones of this user are never believed. Whatever
 // the disk does, a caller sees a hit or a miss and no error.
 //
-// Counters: cache.hit, cache.miss, cache.writes, cache.damaged, cache.evicted.
+// Counters: cache.hit, cache.miss, cache.writes, cache.damaged, cache.measured,
+// cache.evicted.
 #pragma once
 
 #include "graph/hash.h"
@@ -60,7 +61,7 @@ class ArtifactCache {
   std::optional<std::string> read(const CacheKey& key);
   bool write(const CacheKey& key, std::string_view bytes);
   void note_use(const CacheKey& key);
-  void keep_small(int64_t written, int64_t limit);
+  void keep_small(const CacheKey& key, int64_t written, int64_t limit);
   void tell_once(const std::string& problem);
 
   const std::string root_;
@@ -70,8 +71,8 @@ class ArtifactCache {
   std::map<std::string, std::set<Digest>> used_;
   size_t n_used_ = 0;
   std::mutex measuring_;
-  /// Bytes that were written since this process measured the store: many where it never did.
-  std::atomic<int64_t> unmeasured_{int64_t{1} << 60};
+  /// Bytes that were written since this process measured the store.
+  std::atomic<int64_t> unmeasured_{0};
 };
 
 /// The store of this user; null where it is switched off (compiler.force_disable_caches), where no

@@ -7,8 +7,7 @@
 namespace tenon {
 
 /// How many NoCompile and disable() are around what the thread does.
-extern constinit thread_local int32_t n_uncompiled_scopes
-    __attribute__((tls_model("initial-exec")));
+extern constinit thread_local int32_t n_uncompiled_scopes;
 inline bool is_uncompiled() { return n_uncompiled_scopes != 0; }
 
 /// While one lives, none counts: around operations of a recording itself, which belong in its graph.

@@ -46,7 +46,7 @@ struct ThreadModes {
   Dtype autocast_dtype = Dtype::bf16;  ///< autocast is on while `include` has its key
   bool autocast_cache = true;
 };
-extern thread_local constinit ThreadModes thread_modes __attribute__((tls_model("initial-exec")));
+extern thread_local constinit ThreadModes thread_modes;
 
 /// Adds and removes keys for the lifetime of a scope.
 class ModeScope {

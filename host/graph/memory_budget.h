@@ -8,8 +8,7 @@
 namespace tenon {
 
 /// What the thread has set; read before each call of a compiled function.
-extern constinit thread_local std::optional<double> current_memory_budget
-    __attribute__((tls_model("initial-exec")));
+extern constinit thread_local std::optional<double> current_memory_budget;
 
 /// Writes the fact for a node that is recorded now, where a budget is set.
 void note_memory_budget(Node& node);

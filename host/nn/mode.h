@@ -11,6 +11,6 @@ namespace tenon::nn {
 extern void (*mode_read_slot)(const std::shared_ptr<const bool>& mode);
 
 /// How many calls of modules whose classes are marked static this thread is in.
-extern constinit thread_local int32_t n_static_modules __attribute__((tls_model("initial-exec")));
+extern constinit thread_local int32_t n_static_modules;
 
 }  // namespace tenon::nn

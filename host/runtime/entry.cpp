@@ -47,7 +47,7 @@ Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
     : id(std::move(entry_id)), recorded(std::move(recording)) {
   if (replays()) {
     Recording first = recorded;
-    add_course(std::move(first));
+    add_course(std::move(first), /*is_first=*/true);
     recorded.implicit.clear();
     recorded.same_tensors.clear();
     recorded.segments.clear();
@@ -114,7 +114,7 @@ bool Entry::serves_followed(const CallInputs& in) const {
 
 bool Course::accepts(const Leaves& leaves) const {
   auto holds = [&](const auto& guards) { return guards->check_before_body(leaves); };
-  return recorded.guards.check_before_body(leaves) &&
+  return (has_guards_of_entry || recorded.guards.check_before_body(leaves)) &&
          std::ranges::all_of(recorded.earlier_guards, holds);
 }
 
@@ -139,7 +139,7 @@ size_t Entry::n_courses() const {
   return courses_.size();
 }
 
-void Entry::add_course(Recording recording) {
+void Entry::add_course(Recording recording, bool is_first) {
   const config::CaptureFlags& flags = config::flags().capture;
   size_t n_segments = recording.segments.size();
   bool too_long = n_segments > static_cast<uint64_t>(flags.trace_tree_max_depth);
@@ -150,7 +150,7 @@ void Entry::add_course(Recording recording) {
   for (ImplicitInput& in : recording.implicit) in.tensor = Tensor();  // later calls bring it
   recording.results.clear();
   recording.prototype.reset();
-  auto course = std::make_shared<const Course>(std::move(recording), std::move(guards));
+  auto course = std::make_shared<const Course>(std::move(recording), std::move(guards), is_first);
   std::lock_guard lock(courses_lock_);
   courses_.insert(courses_.begin(), std::move(course));
   constexpr size_t most_courses = 64;

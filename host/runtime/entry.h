@@ -27,12 +27,17 @@ struct CallInputs {
 
 /// One course of a body with graph breaks.
 struct Course {
-  Course(Recording recording, std::vector<SlotGuard> guards)
-      : recorded(std::move(recording)), slot_guards(std::move(guards)), path(recorded) {}
+  Course(Recording recording, std::vector<SlotGuard> guards, bool is_first)
+      : recorded(std::move(recording)),
+        slot_guards(std::move(guards)),
+        path(recorded),
+        has_guards_of_entry(is_first) {}
   const Recording recorded;
   const std::vector<SlotGuard> slot_guards;
   const Path path;
+  const bool has_guards_of_entry;
 
+  /// Whether it is for a call that its entry accepts.
   bool accepts(const detail::Leaves& leaves) const;
 };
 
@@ -50,9 +55,9 @@ struct Entry {
   std::vector<const Tensor*> captured_handles;
   SymProgram output_program;  ///< values of the symbolic output numbers
   size_t n_graph_outputs = 0;
-  bool gives_graph_outputs = false;        ///< they are the results, one by one
-  bool takes_slots = false;   ///< calls bring what the body captured; nothing of it is kept here
-  bool writes_inputs = false;              ///< the graph writes tensors in place
+  bool gives_graph_outputs = false;  ///< they are the results, one by one
+  bool takes_slots = false;    ///< calls bring what the body captured; nothing of it is kept here
+  bool writes_inputs = false;  ///< the graph writes tensors in place
   std::vector<Overlap> recorded_overlaps;  ///< then: what the code takes for granted
   /// Older versions that go before this one: what they serve it does not.
   std::vector<std::shared_ptr<const Entry>> excluded;
@@ -85,14 +90,14 @@ struct Entry {
   /// Why it does not serve, in one line.
   std::string why_not(const detail::Leaves& leaves) const;
   PathVersion version() const;
-  /// The courses of a body with graph breaks that are for calls with such arguments; the one that
-  /// was taken last comes first. They live as long as the result.
+  /// The courses of a body with graph breaks that are for calls with such arguments, which the entry
+  /// accepts; the one that was taken last comes first. They live as long as the result.
   std::vector<std::shared_ptr<const Course>> courses_for(const detail::Leaves& leaves) const;
   /// The first of them, which comes to the front, or null.
   std::shared_ptr<const Course> take_course(const detail::Leaves& leaves);
   size_t n_courses() const;
   /// Keeps another course, unless it cannot be followed; the one taken longest ago may go.
-  void add_course(Recording recording);
+  void add_course(Recording recording, bool is_first = false);
   void move_to_front(const Course& course);
   /// A body has left the path, and no version may be added: after some, it is not tried for a while.
   void note_left();

@@ -34,7 +34,7 @@ class VersionList {
 
   /// The shard of the calling thread.
   static size_t my_shard() {
-    static constinit thread_local size_t mine __attribute__((tls_model("initial-exec"))) = n_shards;
+    static constinit thread_local size_t mine = n_shards;
     if (mine == n_shards) [[unlikely]] {
       static std::atomic<size_t> next_thread{0};
       mine = next_thread.fetch_add(1, std::memory_order_relaxed) % n_shards;

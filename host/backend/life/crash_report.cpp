@@ -21,8 +21,7 @@ void (*leave_graph_slot)(const PluginCompile& compile, std::string_view signal) 
 
 namespace {
 
-thread_local constinit const PluginCompile* compiling __attribute__((tls_model("initial-exec"))) =
-    nullptr;
+thread_local constinit const PluginCompile* compiling = nullptr;
 std::atomic<bool> leaves_graphs{true};
 
 constexpr int crashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};

@@ -85,7 +85,7 @@ struct ThreadNote {
   }
 };
 
-extern constinit thread_local ThreadNote* my_note __attribute__((tls_model("initial-exec")));
+extern constinit thread_local ThreadNote* my_note;
 /// The gate is closed, or threads must order their notes themselves.
 extern std::atomic<bool> ask_on_entry;
 

@@ -150,7 +150,7 @@ void Follower::finish() {
 void Follower::finish_segments() {
   if (walk_.has_pending_steps()) walk_.run_segment(helpers_.segments);
   for (Tensor& t : results_.tensors)
-    if (t.defined() && t.is_fake()) t = Tensor(walk_.real_of(t));
+    if (t.defined() && t.is_fake()) t = walk_.take_real(t);
   walk_.let_escape();
 }
 

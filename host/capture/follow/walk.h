@@ -49,6 +49,8 @@ class Walk {
   void run_segment(const SegmentCalls& calls);
   /// The tensor that a fake stands for; while no step is pending.
   const Tensor& real_of(const Tensor& fake) const;
+  /// The same for a result of the body, which lets go of the fake; no step comes after it.
+  Tensor take_real(const Tensor& result);
   /// The number in an argument that the recording took for a symbol; nothing for other tensors.
   std::optional<Number> item_of_argument(const Tensor& fake) const;
   /// The value of a tensor that the pending steps make or write; nothing for others.

@@ -121,9 +121,8 @@ struct ThreadCache {
   }
 };
 
-// Null before a thread's first block and after its end. initial-exec: one instruction instead of a
-// call to find it, and a pointer is small enough for a library that is opened at run time.
-__attribute__((tls_model("initial-exec"))) constinit thread_local ThreadCache* my_cache = nullptr;
+// Null before a thread's first block and after its end.
+constinit thread_local ThreadCache* my_cache = nullptr;
 
 class Central {
  public:

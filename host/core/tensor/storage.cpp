@@ -27,7 +27,7 @@ std::atomic<bool>& exposure_of(const Storage& storage) {
 struct IdBlock {
   uint64_t next = 0, end = 0;
 };
-constinit thread_local IdBlock my_ids __attribute__((tls_model("initial-exec")));
+constinit thread_local IdBlock my_ids;
 
 uint64_t next_id() {
   static constinit std::atomic<uint64_t> next_block{1};

@@ -1,7 +1,7 @@
 // Storage: counted memory that one or more tensors view, with its version counter.
 #pragma once
 
-#include <tenon/types.h>
+#include <tenon/tensor.h>
 
 #include <atomic>
 #include <utility>
@@ -38,8 +38,7 @@ class StorageRef {
     return *this;
   }
   ~StorageRef() {
-    if (storage_ && storage_->references.fetch_sub(1, std::memory_order_acq_rel) == 1)
-      destroy(storage_);
+    if (storage_ && detail::drops_last(storage_->references)) destroy(storage_);
   }
   Storage* get() const { return storage_; }
   Storage* operator->() const { return storage_; }

@@ -42,6 +42,12 @@ struct TensorHead : tn_tensor {
   const SymInt* sym_strides = nullptr;
 };
 TENON_API void destroy(TensorHead* head);
+/// Drops a reference; whether it was the last. Who holds the only one needs no locked write: nobody
+/// else can count then.
+inline bool drops_last(std::atomic<int32_t>& references) {
+  return references.load(std::memory_order_acquire) == 1 ||
+         references.fetch_sub(1, std::memory_order_acq_rel) == 1;
+}
 [[noreturn]] TENON_API void fail_undefined(const char* accessor);
 /// Of a view without the flag: whether a write to its base has brought the need.
 TENON_API bool view_requires_grad(const Tensor& view);
@@ -70,8 +76,7 @@ class TENON_API Tensor {
   void operator=(const Tensor& values) &&;
   void operator=(Number value) &&;
   ~Tensor() {
-    if (head_ && head_->references.fetch_sub(1, std::memory_order_acq_rel) == 1)
-      detail::destroy(head_);
+    if (head_ && detail::drops_last(head_->references)) detail::destroy(head_);
   }
 
   bool defined() const { return head_ != nullptr; }

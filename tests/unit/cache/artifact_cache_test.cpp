@@ -300,6 +300,17 @@ TEST_F(DiskCache, StaysBelowItsLimit) {
   EXPECT_NE(cache_.get(key("499")), std::nullopt);
 }
 
+// Each writer is a process of its own, as far as the cache can tell.
+TEST_F(DiskCache, WritersOfOneEntryEachMeasureItSeldomAndKeepItSmallTogether) {
+  constexpr int64_t limit = 1024 * 1024;
+  int64_t before = report::counter("cache.measured").value();
+  for (int i = 0; i < 1500; ++i)
+    ArtifactCache(root_).put(key(std::to_string(i)), std::string(1024 - header_bytes, 'x'), limit);
+  EXPECT_LE(bytes_kept(), limit);
+  EXPECT_GT(bytes_kept(), limit / 2);
+  EXPECT_LT(report::counter("cache.measured").value() - before, 300);
+}
+
 TEST_F(DiskCache, KeepsNothingThatIsLargerThanHalfOfIt) {
   cache_.put(key("a"), std::string(600, 'x'), 1000);
   cache_.put(key("b"), "", 0);

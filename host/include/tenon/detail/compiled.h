@@ -157,8 +157,14 @@ struct CallFrame {
     LeafReader reader{plain_outputs};
     visit_tree(std::as_const(result), reader);
     if constexpr (may_assign) frame.take_changes(copier, reader);
-    for (const Tensor* t : plain_outputs.tensors.span()) outputs.push(*t);
     LeafEmptier emptier(/*only_fakes=*/true);  // other tensors are the program's
+    std::span<const Tensor* const> given = plain_outputs.tensors.span();
+    if constexpr (std::is_same_v<Stored, Tensor>) {
+      bool is_of_trace = result.defined() && result.is_fake();
+      outputs.push(is_of_trace ? std::move(result) : result);
+      given = given.subspan(1);
+    }
+    for (const Tensor* t : given) outputs.push(*t);
     visit_tree(result, emptier);
     if constexpr (may_assign) {
       visit_tree(copies, emptier);
