@@ -27,13 +27,22 @@ PlanKey key_of(const BatchedProductShape& c, int64_t workers) {
   return key;
 }
 
-}  // namespace
-
-bool run_batched_product(const BatchedProduct& c) {
+std::shared_ptr<const PreparedBatchedProduct> plan_of(const BatchedProductShape& shape) {
   static auto& plans = *new PlanCache<PreparedBatchedProduct>;
   int64_t workers = tenon::plugin::host->svc->num_threads();
-  auto plan = plans.get(key_of(c.shape, workers),
-                        [&] { return PreparedBatchedProduct::make(c.shape, workers); });
+  return plans.get(key_of(shape, workers),
+                   [&] { return PreparedBatchedProduct::make(shape, workers); });
+}
+
+}  // namespace
+
+bool cuts_columns(const BatchedProductShape& shape) {
+  auto plan = plan_of(shape);
+  return plan && plan->slices() > 1 && plan->piece(0).dimension == shape.batch.size() + 1;
+}
+
+bool run_batched_product(const BatchedProduct& c) {
+  auto plan = plan_of(c.shape);
   if (!plan) return false;
   tenon::plugin::parallel_chunks(plan->slices(), [&](int64_t slice, int32_t) {
     plan->run(slice, c.source, c.other, c.result, c.bias);

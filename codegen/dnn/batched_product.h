@@ -14,6 +14,9 @@ struct BatchedProduct {
   void* result;
 };
 
+/// Whether each worker would get some columns of `other`.
+bool cuts_columns(const BatchedProductShape& shape);
+
 /// False when oneDNN has no good kernel for it; nothing is written then.
 bool run_batched_product(const BatchedProduct& call);
 

@@ -21,7 +21,8 @@ bool run_inner_product(const InnerProduct& c) {
   auto pack = [&](int64_t part, void* packed) {
     plan->pack_part(part, c.weights->data, n_stride, k_stride, packed);
   };
-  PackedPtr weights = find_or_pack(*c.weights, key, plan->packed_bytes(), plan->pack_parts(), pack);
+  PackedPtr weights =
+      find_or_pack(*c.weights, key, plan->packed_bytes(), plan->pack_parts(), pack, c.keeps_packed);
   tenon::plugin::parallel_chunks(plan->slices(), [&](int64_t slice, int32_t) {
     plan->run(slice, c.source, weights->data(), c.bias, c.result);
   });

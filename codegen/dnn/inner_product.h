@@ -17,6 +17,7 @@ struct InnerProduct {
   int64_t weights_n_stride, weights_k_stride;  ///< element (n, k) of the weights
   const void* bias;                            ///< n elements, or null
   void* result;                                ///< dense rows
+  bool keeps_packed = true;  ///< where it may be; false: the weights may not come again
 };
 
 /// False when oneDNN has no good kernel for it; nothing is written then.

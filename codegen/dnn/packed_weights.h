@@ -49,11 +49,11 @@ void keep_packed(const WeightsKey& key, PackedPtr packed);
 /// Whether what is packed of it may be kept: false where others could write to it uncounted.
 bool may_keep(const tn_tensor& t);
 /// The same, packed first by pack_part(part, memory) on all threads where there is none. Packed
-/// anew for each call where it may not be kept.
+/// anew for each call where it may not or need not be kept.
 template <class PackPart>
 PackedPtr find_or_pack(const tn_tensor& weights, const WeightsKey& key, size_t bytes, int64_t parts,
-                       PackPart&& pack_part) {
-  bool keep = may_keep(weights);
+                       PackPart&& pack_part, bool keeps = true) {
+  bool keep = keeps && may_keep(weights);
   if (PackedPtr known = keep ? find_packed(key) : nullptr) return known;
   auto packed = std::make_shared<Packed>(bytes);
   tenon::plugin::parallel_chunks(parts,

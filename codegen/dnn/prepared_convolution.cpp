@@ -268,7 +268,7 @@ bool ConvolutionShape::fits_32_bits() const {
 
 std::shared_ptr<const PreparedConvolution> PreparedConvolution::make(
     const ConvolutionShape& shape, std::span<const PostOp> post_ops, int64_t workers) {
-  if (!shape.fits_32_bits()) return nullptr;
+  if (!shape.fits_32_bits() || shape.channels == 0 || shape.images == 0) return nullptr;
   return unless_unsupported([&]() -> std::shared_ptr<const PreparedConvolution> {
     OneThread limit;
     if (shape.is_depthwise() && shape.first() == 0) return nullptr;  // 6 GF/s

@@ -1,7 +1,9 @@
 // Inner products: how they are cut, packing, running a slice.
 //
 // Method (measured: threads.md of the design; 2 cores with AVX-512, 254 of 256 GF/s a core in f32):
-// oneDNN's `inner_product` with the weights in the layout it likes best. Many rows: each worker
+// oneDNN's `matmul` with the weights in the layout it likes best: as fast as its `inner_product`,
+// which adds in another order where k is no multiple of 64, so that the first product, of weights
+// that are not packed yet, would differ from later ones in the last bits. Many rows: each worker
 // takes rows, all read the same packed weights. Few rows: each worker takes columns, with packed
 // weights of its own; its dense tile is then copied into place, because a strided result makes
 // oneDNN leave its fast kernels.
@@ -24,18 +26,17 @@ struct Slice {
 Primitive make_primitive(const InnerProductShape& shape, const PreparedInnerProduct::Piece& piece,
                          const Desc* weights_layout) {
   using tag = dnnl::memory::format_tag;
-  using forward = dnnl::inner_product_forward;
+  using dnnl::matmul;
   auto type = data_type(shape.dtype);
-  Desc source({piece.rows, shape.k}, type, tag::nc),
-      result({piece.rows, piece.columns}, type, tag::nc);
-  Desc weights = weights_layout ? *weights_layout : Desc({piece.columns, shape.k}, type, tag::any);
-  Desc bias = shape.bias ? Desc({piece.columns}, type, tag::x) : Desc();
-  auto kind = dnnl::prop_kind::forward_inference;
-  auto desc = shape.bias ? forward::desc(kind, source, weights, bias, result)
-                         : forward::desc(kind, source, weights, result);
-  auto pd = describe<forward::primitive_desc>(desc, attributes());
+  Desc source({piece.rows, shape.k}, type, tag::ab),
+      result({piece.rows, piece.columns}, type, tag::ab);
+  Desc weights = weights_layout ? *weights_layout : Desc({shape.k, piece.columns}, type, tag::any);
+  Desc bias = shape.bias ? Desc({1, piece.columns}, type, tag::ab) : Desc();
+  auto desc = shape.bias ? matmul::desc(source, weights, bias, result)
+                         : matmul::desc(source, weights, result);
+  auto pd = describe<matmul::primitive_desc>(desc, attributes());
   if (!pd) return {};
-  Call call(forward(pd), pd.scratchpad_desc(),
+  Call call(matmul(pd), pd.scratchpad_desc(),
             {{DNNL_ARG_SRC, source},
              {DNNL_ARG_WEIGHTS, as_bytes(pd.weights_desc())},
              {DNNL_ARG_BIAS, bias},
@@ -129,7 +130,7 @@ void PreparedInnerProduct::pack_part(int64_t part, const void* weights, int64_t 
   OneThread limit;
   const InnerProductShape& shape = plan_->shape;
   const Slice& s = plan_->slices[static_cast<size_t>(part)];
-  Desc plain({s.piece.columns, shape.k}, data_type(shape.dtype), Dims{n_stride, k_stride});
+  Desc plain({shape.k, s.piece.columns}, data_type(shape.dtype), Dims{k_stride, n_stride});
   Reorder(plain, s.primitive.weights)(at(weights, s.piece.column * n_stride, shape.dtype),
                                       static_cast<std::byte*>(packed) + s.packed);
 }

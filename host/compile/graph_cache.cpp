@@ -131,7 +131,7 @@ std::optional<CacheEntry> GraphCache::find() {
   for (slot_ = 0; slot_ < n_slots; ++slot_) {
     std::optional<std::string> bytes = artifact_cache()->get(place_of(slot_));
     if (!bytes) return std::nullopt;
-    CacheEntry entry = read_entry(*std::move(bytes), recorded_->inputs().size());
+    CacheEntry entry = read_entry(*std::move(bytes), *recorded_);
     if (serves(entry)) return entry;
   }
   slot_ = n_slots - 1;  // gives way to the one that comes

@@ -4,6 +4,8 @@
 #include "aot/saved_plan.h"
 #include "autograd/vjp_plan.h"
 #include "core/error.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/sym_simplify.h"
 #include "formats/json.h"
 #include "formats/tenon_file.h"
 #include "ops/op_table.h"
@@ -101,6 +103,50 @@ void read_cut(const JsonView& v, StagedGraph& staged) {
   require(problem.empty(), ErrorCode::bad_file, "{}: {}", subject, problem);
 }
 
+// ---- inputs
+
+/// Whether a number that an entry says is the recorded graph's: plain ones as seen while tracing,
+/// expressions of symbols as such, where the order of symbols is the same.
+bool is_number_of(SymInt said, const Graph& functional, SymInt wanted, const Graph& recorded) {
+  if (!said.is_symbolic() || !wanted.is_symbolic()) {
+    auto plain = [](SymInt v, const Graph& graph) {
+      return v.is_symbolic() ? graph.shape_env->int_hint(v) : std::optional(v.word());
+    };
+    return plain(said, functional) == plain(wanted, recorded);
+  }
+  const Expr* renamed = substitute(said.expr(), [&](const Expr* symbol) -> const Expr* {
+    for (size_t i = 0; i < recorded.symbols.size() && i < functional.symbols.size(); ++i)
+      if (functional.symbols[i].symbol == symbol) return recorded.symbols[i].symbol;
+    return symbol;
+  });
+  return recorded.shape_env->text(renamed) == recorded.shape_env->text(wanted.expr());
+}
+
+bool are_numbers_of(const Dims& said, const Graph& functional, const Dims& wanted,
+                    const Graph& recorded) {
+  if (said.size() != wanted.size()) return false;
+  for (size_t d = 0; d < said.size(); ++d)
+    if (!is_number_of(said[d], functional, wanted[d], recorded)) return false;
+  return true;
+}
+
+// Code believes what its graph says of inputs, so that must be what the recorded graph gives it.
+void check_inputs(const Lowered& lowered, const Graph& recorded) {
+  const Graph& functional = *lowered.graph;
+  const size_t n_shared = lowered.shared.size();
+  const size_t n = n_shared ? lowered.kept.size() : recorded.inputs().size();
+  for (size_t i = 0; i < n; ++i) {
+    const GraphValue& said = functional.value(functional.inputs()[n_shared + i]);
+    const GraphValue& wanted = recorded.value(recorded.inputs()[n_shared ? lowered.kept[i] : i]);
+    bool fits = said.kind == wanted.kind && said.meta.dtype == wanted.meta.dtype &&
+                said.meta.device == wanted.meta.device &&
+                are_numbers_of(said.meta.sizes, functional, wanted.meta.sizes, recorded) &&
+                are_numbers_of(said.meta.strides, functional, wanted.meta.strides, recorded);
+    require(fits, ErrorCode::bad_file, "{}: input {} is not that of the recorded graph", subject,
+            i);
+  }
+}
+
 // ---- code
 
 Json code_json(const KeptCode& kept, ArtifactWriter& writer) {
@@ -142,7 +188,7 @@ std::string write_entry(const CacheEntry& entry) {
   return formats::tenon_file_bytes(sections.list());
 }
 
-CacheEntry read_entry(std::string bytes, size_t n_inputs) {
+CacheEntry read_entry(std::string bytes, const Graph& recorded) {
   auto owner = std::make_shared<const std::string>(std::move(bytes));
   std::string name(subject);
   TenonFile file = TenonFile::from_bytes(
@@ -155,8 +201,12 @@ CacheEntry read_entry(std::string bytes, size_t n_inputs) {
   out.staged.kind = static_cast<StagedGraph::Kind>(top.field("kind").number_below(3));
   bool is_training = out.staged.kind == StagedGraph::Kind::training;
   ArtifactReader reader(section, top.field("constants"));
-  out.staged.lowered =
-      read_plan(top.field("plan").text(), reader.graph(top.field("graph")), n_inputs, name);
+  out.staged.lowered = read_plan(top.field("plan").text(), reader.graph(top.field("graph")),
+                                 recorded.inputs().size(), name);
+  require(out.staged.lowered.outputs.size() == recorded.outputs().size(), ErrorCode::bad_file,
+          "{}: {} outputs, the recorded graph has {}", name, out.staged.lowered.outputs.size(),
+          recorded.outputs().size());
+  check_inputs(out.staged.lowered, recorded);
   require(is_training == out.staged.lowered.derivative.has_value(), ErrorCode::bad_file,
           "{}: a derivative where none is expected, or none", name);
   if (is_training) read_cut(top.field("cut"), out.staged);

@@ -35,7 +35,7 @@ struct CacheEntry {
 
 /// Throws UserError unsupported for what has no text.
 std::string write_entry(const CacheEntry& entry);
-/// For a recorded graph of `n_inputs`. Throws UserError for bytes that are none.
-CacheEntry read_entry(std::string bytes, size_t n_inputs);
+/// For a recorded graph, whose inputs and outputs it has. Throws UserError for bytes that are none.
+CacheEntry read_entry(std::string bytes, const Graph& recorded);
 
 }  // namespace tenon

@@ -10,6 +10,7 @@
 #include "core/sym/sym_simplify.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/control_flow.h"
+#include "graph/text/print.h"
 #include "graph/verify.h"
 #include "ops/op_table.h"
 
@@ -348,6 +349,26 @@ class MetaVerifier {
   bool tells_memory_ = trial_ && writes_by_groups(graph_);
 };
 
+/// A result that is said to need a gradient, though nothing that it can depend on does; else
+/// no_value. A write of what needs one may reach anything that is read later.
+ValueId gradient_of_nothing(const Graph& graph) {
+  std::vector<bool> needs(graph.values().size());
+  for (ValueId v = 0; v < needs.size(); ++v)
+    needs[v] = graph.value(v).source != ValueSource::node && graph.value(v).flags.requires_grad;
+  bool is_everywhere = false;
+  for (const Node& node : graph.nodes()) {
+    bool reads = is_everywhere;
+    Graph::for_each_use(node, [&](ValueId v) { reads = reads || needs[v]; });
+    is_everywhere = is_everywhere || (reads && entry_of(node.op).mutated_args != 0);
+    for (uint32_t r = 0; r < node.n_results; ++r) {
+      if (!reads && graph.value(node.first_result + r).flags.requires_grad)
+        return node.first_result + r;
+      needs[node.first_result + r] = reads;
+    }
+  }
+  return no_value;
+}
+
 }  // namespace
 
 std::vector<std::string> meta_problems_of(const Graph& graph) {
@@ -362,6 +383,10 @@ void admit_graph(Graph& graph, std::string_view file) {
     require(form.empty(), ErrorCode::bad_file, "{}: {}", file, form.empty() ? "" : form.front());
   };
   check_form();
+  ValueId lone = gradient_of_nothing(graph);
+  require(lone == no_value, ErrorCode::bad_file,
+          "{}: %{} is said to need a gradient, nothing that it is computed from does", file,
+          lone == no_value ? "" : display_name(graph, lone));
   TrialSymbols trial(graph.shape_env ? *graph.shape_env : *ShapeEnv::make());
   std::vector<MetaProblem> found =
       MetaVerifier(graph, &trial, graph.shape_env ? &graph : nullptr).run();

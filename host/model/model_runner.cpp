@@ -255,7 +255,8 @@ ModelRunner::ModelRunner(SavedModel saved)
     auto version = std::make_shared<Version>();
     version->hints = s.hints;
     version->graph = graph_for(s.hints);
-    version->artifact = load_artifact(s.artifact, version->graph->inputs().size(), model_.file);
+    version->artifact = load_artifact(s.artifact, version->graph->inputs().size(),
+                                      version->graph->outputs().size(), model_.file);
     for (const std::string& text : s.conditions)
       version->conditions.push_back(condition_of(text, *version->graph, model_.file));
     versions_.push_back(std::move(version));

@@ -210,17 +210,23 @@ std::shared_ptr<Artifact> load_code(const SavedArtifact& saved, const CompileReq
 }
 
 std::shared_ptr<Artifact> load_artifact(const SavedArtifact& saved, size_t n_inputs,
-                                        const std::string& subject) {
+                                        size_t n_outputs, const std::string& subject) {
   auto graph = std::const_pointer_cast<Graph>(saved.graph);
+  auto check_outputs = [&](size_t n) {
+    require(n == n_outputs, ErrorCode::bad_file, "{}: the code gives {} outputs, the model has {}",
+            subject, n, n_outputs);
+  };
   if (saved.kind == Kind::functional) {
     Lowered lowered = read_plan(saved.bytes, graph, n_inputs, subject + ": plan");
-    size_t n_inner = graph->inputs().size();
-    return wrap_inference(std::move(lowered),
-                          load_artifact(saved.parts.at(0).code, n_inner, subject));
+    check_outputs(lowered.outputs.size());
+    auto code = load_artifact(saved.parts.at(0).code, graph->inputs().size(),
+                              graph->outputs().size(), subject);
+    return wrap_inference(std::move(lowered), std::move(code));
   }
   require(graph->inputs().size() == n_inputs, ErrorCode::bad_file,
           "{}: the code takes {} inputs, the model has {}", subject, graph->inputs().size(),
           n_inputs);
+  check_outputs(graph->outputs().size());
   return load(saved, graph, subject);
 }
 

@@ -57,10 +57,10 @@ class ArtifactReader {
   std::map<int64_t, std::shared_ptr<Graph>> graphs_;
 };
 
-/// The code again, for callers that pass `n_inputs` inputs. `subject` names the file in errors.
-/// Throws UserError bad_file, BackendError.
+/// The code again, for callers that pass `n_inputs` inputs and take `n_outputs`. `subject` names the
+/// file in errors. Throws UserError bad_file, BackendError.
 std::shared_ptr<Artifact> load_artifact(const SavedArtifact& saved, size_t n_inputs,
-                                        const std::string& subject);
+                                        size_t n_outputs, const std::string& subject);
 /// Code without effects around it, for the graph of `request`.
 std::shared_ptr<Artifact> load_code(const SavedArtifact& saved, const CompileRequest& request,
                                     const std::string& subject);

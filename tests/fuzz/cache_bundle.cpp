@@ -13,6 +13,7 @@ TENON_FUZZ_TARGET(cache_bundle) {
   std::vector<formats::BundleEntry> entries;
   if (!fuzz::accepts(fuzz::file_errors, [&] { entries = formats::read_cache_bundle(bundle); }))
     return;
+  fuzz::count("accepted");
   for (const formats::BundleEntry& entry : entries)
     fuzz::check(entry.folder.find("..") == std::string::npos || entry.folder[0] != '/',
                 "an entry leads out of the cache");

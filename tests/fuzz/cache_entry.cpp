@@ -15,7 +15,8 @@ using namespace tenon;
 namespace {
 
 // As GraphCache does where an entry holds no code: the backend compiles the graphs anew.
-void run_entry(CacheEntry entry, const std::shared_ptr<Graph>& recorded) {
+void run_entry(CacheEntry entry, const std::shared_ptr<Graph>& recorded,
+               const std::string& backend) {
   GraphRunner runner(recorded, {.backend = "eager"});
   std::vector<Tensor> inputs = runner.random_inputs(7), outputs(recorded->outputs().size());
   std::vector<detail::TensorHead*> heads;
@@ -26,7 +27,8 @@ void run_entry(CacheEntry entry, const std::shared_ptr<Graph>& recorded) {
   }
   CompileRequest request;
   request.grad_enabled = true;
-  auto make = [](const CompileRequest& half) { return ask_backend("eager", half); };
+  request.backend = backend;
+  auto make = [&](const CompileRequest& half) { return ask_backend(backend, half); };
   auto artifact = assemble(std::move(entry.staged), recorded, request, make);
   artifact->call(heads, {}, outputs);
   for (const Tensor& out : outputs)
@@ -46,12 +48,18 @@ TENON_FUZZ_TARGET(cache_entry) {
       return;
   CacheEntry entry;
   bool is_read = recorded && fuzz::accepts(fuzz::file_errors, [&] {
-                   entry =
-                       read_entry(formats::tenon_file_bytes(sections), recorded->inputs().size());
+                   entry = read_entry(formats::tenon_file_bytes(sections), *recorded);
                  });
   if (!is_read) return;
+  fuzz::count("accepted");
   const Graph& graph = *entry.staged.lowered.graph;
   fuzz::check_graph(graph);
   if (!fuzz::is_worth_running(*recorded) || !fuzz::is_worth_running(graph)) return;
-  fuzz::refusal_of("an entry of the cache", [&] { run_entry(std::move(entry), recorded); });
+  for (std::string backend : {"eager", "inductor"}) {
+    if (!fuzz::has_backend(backend)) continue;
+    bool runs = fuzz::refusal_of("an entry of the cache", [&] {
+                  run_entry(entry, parse_graph(to_text(*recorded)), backend);
+                }).empty();
+    fuzz::count(backend + (runs ? " ran" : " refused"));
+  }
 }

@@ -3,6 +3,7 @@
 #include "model/saved_model.h"
 #include "config/config.h"
 #include "formats/tenon_file.h"
+#include "graph/text/print.h"
 #include "harness/fuzz.h"
 #include "harness/run_checks.h"
 
@@ -43,8 +44,11 @@ bool is_worth_running(const SavedArtifact& saved) {
 
 void run_model(const std::string& path) {
   SavedModel saved = read_saved_model(path, true);
+  fuzz::count("accepted");
   for (const SavedVersion& version : saved.versions)
     if (!is_worth_running(version.artifact)) return;
+  for (const SavedVersion& version : saved.versions)
+    if (version.artifact.graph) fuzz::check_runs(to_text(*version.artifact.graph));
   Model model = load(path);
   std::vector<Tree> inputs;
   for (const ValueSpec& spec : model.inputs()) inputs.push_back(example_of(spec));
@@ -69,5 +73,6 @@ TENON_FUZZ_TARGET(saved_model) {
     return;
   trust_all();
   fuzz::InputFile file(bytes);
-  fuzz::refusal_of("a model", [&] { run_model(file.path()); });
+  bool runs = fuzz::refusal_of("a model", [&] { run_model(file.path()); }).empty();
+  fuzz::count(runs ? "models ran" : "models refused");
 }

@@ -134,6 +134,7 @@ class ConvolutionCall final : public LibraryCall {
   }
 
   void choose(Plan& plan) const {
+    if (plan.source.is_empty()) return;  // sums of nothing: without channels, or padding only
     if (plan.bias && plan.bias->strides[0] != 1) return;
     if (convolution_.dtype == TN_F64) {
       plan.direct = direct_convolution(convolution_, plan.source, plan.weights, plan.result, false);

@@ -2,6 +2,7 @@
 #include "backend/compile/stitched.h"
 
 #include "backend/compile/artifact_stats.h"
+#include "backend/compile/late_sizes.h"
 #include "core/sym/sym_eval.h"
 #include "graph/interpret.h"
 #include "graph/symbol_use.h"
@@ -22,6 +23,7 @@ constexpr uint32_t no_slot = no_value;
 struct PieceInput {
   uint32_t slot = no_slot;  ///< none: a number, which comes with the symbols
   bool is_last_use = false;
+  ValueId late = no_value;  ///< what it is, where its sizes are to be checked before the piece runs
 };
 
 /// How an outer symbol is read once a piece has run.
@@ -38,8 +40,9 @@ struct Step {
   std::vector<uint32_t> outputs;  ///< slots; none: what is there already is the object itself
   std::vector<uint32_t> symbols;  ///< positions in the outer graph's symbols
   std::vector<LateSymbol> late_symbols;
-  std::vector<uint32_t> unread;  ///< slots that it fills and nobody reads
-  std::vector<bool> may_lack;    ///< by output: no tensor is as good
+  std::vector<uint32_t> unread;        ///< slots that it fills and nobody reads
+  std::vector<bool> may_lack;          ///< by output: no tensor is as good
+  std::vector<LateSizes::Fact> facts;  ///< that are to be checked before it runs
   std::string title;
   bool is_region;
 };
@@ -61,8 +64,10 @@ class StitchedArtifact final : public Artifact {
   void find_objects();
   void add_step(CompiledPiece& piece);
   void find_last_uses();
+  void find_checks();
   void take_inputs(Frame& frame, std::span<detail::TensorHead*> inputs,
                    std::span<const int64_t> syms, bool steal) const;
+  void check_sizes(const Step& step, const Frame& frame) const;
   void run(const Step& step, Frame& frame) const;
   Tensor number_input(const Number& n, const Frame& frame) const;
 
@@ -71,18 +76,20 @@ class StitchedArtifact final : public Artifact {
   std::vector<ValueId> object_;  // by value: the one whose object it is
   std::vector<uint32_t> slots_;  // by value
   uint32_t n_slots_ = 0;
+  LateSizes late_sizes_;
 };
 
 // ---- making
 
 StitchedArtifact::StitchedArtifact(std::shared_ptr<const Graph> graph,
                                    std::vector<CompiledPiece> pieces)
-    : graph_(std::move(graph)), slots_(graph_->values().size(), no_slot) {
+    : graph_(std::move(graph)), slots_(graph_->values().size(), no_slot), late_sizes_(graph_) {
   find_objects();
   for (ValueId v : graph_->inputs())
     if (graph_->value(v).kind == ValueKind::tensor) slot_of(v);
   for (CompiledPiece& piece : pieces) add_step(piece);
   find_last_uses();
+  find_checks();
 }
 
 // An op that writes an argument and returns it gives the object itself.
@@ -108,7 +115,9 @@ void StitchedArtifact::add_step(CompiledPiece& piece) {
   const Extracted& part = piece.part;
   for (ValueId v : part.outer_inputs) {
     bool is_number = v == no_value || graph_->value(v).kind != ValueKind::tensor;
-    step.inputs.push_back({is_number ? no_slot : slot_of(v)});
+    bool is_late = !is_number && graph_->value(v).source == ValueSource::node &&
+                   graph_->value(v).meta.defined && piece.is_region && !late_sizes_.empty();
+    step.inputs.push_back({is_number ? no_slot : slot_of(v), false, is_late ? v : no_value});
   }
   for (ValueId v : part.outer_outputs) {
     bool is_there = slots_[object_[v]] != no_slot;
@@ -150,6 +159,18 @@ void StitchedArtifact::find_last_uses() {
   }
 }
 
+// The host's own ops check what they are given.
+void StitchedArtifact::find_checks() {
+  if (late_sizes_.empty()) return;
+  std::vector<bool> known;
+  for (const SymbolBinding& b : graph_->symbols)
+    known.push_back(graph_->value(b.value).source != ValueSource::node);
+  for (Step& step : steps_) {
+    if (step.is_region) step.facts = late_sizes_.take_facts(known);
+    for (const LateSymbol& late : step.late_symbols) known[late.symbol] = true;
+  }
+}
+
 // ---- running
 
 void StitchedArtifact::take_inputs(Frame& frame, std::span<detail::TensorHead*> inputs,
@@ -179,7 +200,15 @@ int64_t word_of(const Tensor& number) {
   return number.dtype() == Dtype::bool_ ? *number.data_ptr<bool>() : *number.data_ptr<int64_t>();
 }
 
+void StitchedArtifact::check_sizes(const Step& step, const Frame& frame) const {
+  late_sizes_.check(step.facts, frame.symbols);
+  for (const PieceInput& input : step.inputs)
+    if (input.late != no_value && frame.slots[input.slot].defined())
+      late_sizes_.check(input.late, frame.slots[input.slot], frame.symbols);
+}
+
 void StitchedArtifact::run(const Step& step, Frame& frame) const {
+  if (step.is_region) check_sizes(step, frame);
   constexpr size_t usual = 16;  // pieces may be single small ops, which allocations would slow down
   using Heads = InlineVector<detail::TensorHead*, usual>;
   Heads inputs;

@@ -147,6 +147,10 @@ void conv_floating(const ConvShape& s, const T* x, const T* weight, const T* bia
   if (s.in_per_group() == 1) return conv_depthwise(s, x, weight, bias, y);
   const bool add = bias != nullptr;
   if (add) fill_bias(s, bias, y);
+  if (s.in_per_group() * s.kernel_size() == 0) {  // sums of nothing
+    if (!add) std::fill_n(y, s.batch * s.out_channels * s.output_size(), T(0));
+    return;
+  }
   if (is_pointwise(s))
     conv_pointwise(s, x, weight, y, add ? T(1) : T(0));
   else

@@ -132,8 +132,12 @@ Pt2TensorMeta read_tensor_meta(const JsonView& view, Pt2Expressions& expressions
   auto is_count = [](const Pt2Sym& sym) {
     return sym.is_symbolic() || (sym.expr->kind == ExprKind::integer && sym.expr->integer() >= 0);
   };
-  for (const Pt2Sym& size : meta.sizes)
+  std::vector<int64_t> plain_sizes;
+  for (const Pt2Sym& size : meta.sizes) {
     check(is_count(size), "{}: expected sizes of 0 or more, found {}", view, size);
+    if (!size.is_symbolic()) plain_sizes.push_back(size.expr->integer());
+  }
+  checked_numel(plain_sizes, meta.dtype, view);
   for (const Pt2Sym& stride : meta.strides)
     check(is_count(stride), "{}: expected strides of 0 or more, found {}", view, stride);
   check(is_count(meta.storage_offset), "{}: expected a storage offset of 0 or more, found {}", view,

@@ -32,6 +32,12 @@ struct Registered {
 /// Ends the program with `what` unless `condition`: a finding.
 void check(bool condition, std::string_view what);
 
+/// Told what happened to an input ("accepted", "inductor ran"), where somebody counts: mutants/.
+extern void (*count_slot)(std::string_view what);
+inline void count(std::string_view what) {
+  if (count_slot) count_slot(what);
+}
+
 /// What a reader of files may answer.
 inline constexpr std::initializer_list<ErrorCode> file_errors = {ErrorCode::bad_file,
                                                                  ErrorCode::unsupported};

@@ -222,6 +222,22 @@ TEST_P(ConvLevels, TheNumberOfThreadsChangesNoBit) {
   set_num_threads(before);
 }
 
+TEST_P(ConvLevels, SumsOfNothingAreZeroOrTheBias) {
+  ConvShape s = shape_of(cases[0]);
+  s.in_channels = 0;
+  s.groups = 1;
+  const auto n = static_cast<size_t>(s.batch * s.out_channels * s.output_size());
+  const auto bias = random_values<float>(s.out_channels);
+  std::vector<float> y(n, 7);
+  conv<float>(s, nullptr, nullptr, nullptr, y.data());
+  EXPECT_EQ(y, std::vector<float>(n, 0));
+  conv<float>(s, nullptr, nullptr, bias.data(), y.data());
+  EXPECT_EQ(y.back(), bias.back());
+  y.assign(n, 7);
+  conv_transposed<float>(s, nullptr, nullptr, nullptr, y.data());
+  EXPECT_EQ(y, std::vector<float>(n, 0));
+}
+
 TEST_P(ConvLevels, EmptyBatchesAreFine) {
   ConvShape s = shape_of(cases[0]);
   s.batch = 0;
