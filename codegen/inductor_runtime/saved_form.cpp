@@ -52,7 +52,7 @@ void check_items(const Parts& parts) {
     loopir::expect_saved(has_code == !parts.kernels[i].symbol.empty(), "a kernel without code");
     loopir::expect_saved(parts.externs.contains(i) == std::holds_alternative<loopir::Extern>(item),
                          "an op without arguments");
-    loopir::check_saved(parts.program, item);
+    loopir::check_saved(parts.program, item, loopir::Multiplier::cpu);
   }
   for (const Region& r : parts.regions)
     loopir::expect_saved(r.first <= r.last && r.last < n &&

@@ -40,7 +40,7 @@ void fields(V& v, View& view) {
 
 template <class V>
 void fields(V& v, EpilogueOp& op) {
-  v.choice(op.kind, EpilogueOp::Kind::add);
+  v.choice(op.kind, EpilogueOp::Kind::gelu_tanh);
   v(op.operand);
 }
 

@@ -30,6 +30,13 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
+/// What was tried of a kernel whose threads want more registers than there are.
+struct Narrowing {
+  unsigned rounds = 0;
+  uint32_t bytes = 0;  // that the round before spilled
+  bool is_final = false;
+};
+
 /// A graph to compile, and how.
 struct Job {
   const tn_compile_request& request;
@@ -38,7 +45,7 @@ struct Job {
   std::set<uint32_t> externs = {};  // nodes of kernels without code, which the host runs
   uint32_t failed_kernels = 0;
   bool groups_kernels = true;
-  std::map<size_t, unsigned> spills = {};  // by item: how often its code spilled registers
+  std::map<size_t, Narrowing> narrowed = {};  // by item whose code spilled
 
   /// One op of an eager program is not given back to the host, whose question it is.
   bool is_single_op() const { return request.stage == TN_STAGE_SINGLE_OP; }
@@ -106,7 +113,7 @@ bool writes_inputs(Parts& parts, const loopir::Kernel& kernel) {
 
 FormOptions form_options(const Job& job, size_t item) {
   FormOptions out = form_options(job.given, job.request, job.device);
-  if (auto at = job.spills.find(item); at != job.spills.end()) out.spills = at->second;
+  if (auto at = job.narrowed.find(item); at != job.narrowed.end()) out.spills = at->second.rounds;
   return out;
 }
 
@@ -149,28 +156,37 @@ void group_kernels(const Job& job, Parts& parts) {
   }
 }
 
-/// The kernels of a schedule whose code spilled, and may do with narrower code.
-struct Spilled {
-  std::vector<size_t> items;
-};
+/// Some kernels are to have other code.
+struct Spilled {};
 
-/// Throws Spilled, unless all has been tried.
-void require_registers(const Job& job, Parts& parts) {
+// Where narrower code spills as much, the wider one is as good.
+bool is_to_change(Narrowing& how, uint32_t bytes) {
   constexpr unsigned most_rounds = 2;
-  Spilled out;
+  if (how.is_final) return false;
+  const bool is_better = how.rounds == 0 || bytes < how.bytes;
+  how.is_final = !is_better || how.rounds == most_rounds;
+  if (is_better && how.is_final) return false;
+  is_better ? ++how.rounds : --how.rounds;
+  how.bytes = bytes;
+  return true;
+}
+
+/// Throws Spilled where other code of kernels that spill has to be tried.
+void require_registers(Job& job, Parts& parts) {
+  bool is_changed = false;
   for (auto& [item, kernel] : parts.kernels) {
-    if (kernel.functions.empty() || spilled_bytes(job.device, kernel) == 0) continue;
+    uint32_t bytes = kernel.functions.empty() ? 0 : spilled_bytes(job.device, kernel);
+    if (bytes == 0) continue;
     ++parts.statistics.spilled_kernels;
-    auto at = job.spills.find(item);
-    bool is_narrowed = at != job.spills.end();
-    bool can_narrow = kernel.plans[0].form.vector > 1 || kernel.plans[0].form.in_registers > 0;
-    if (can_narrow && (!is_narrowed || at->second < most_rounds)) out.items.push_back(item);
+    const Form& form = kernel.plans[0].form;
+    bool can_change = job.narrowed.contains(item) || form.vector > 1 || form.in_registers > 0;
+    if (can_change) is_changed |= is_to_change(job.narrowed[item], bytes);
   }
-  if (!out.items.empty()) throw out;
+  if (is_changed) throw Spilled();
 }
 
 /// Code of the kernels. Throws KernelFailure, Spilled.
-void make_kernels(const Job& job, Parts& parts) {
+void make_kernels(Job& job, Parts& parts) {
   auto start = std::chrono::steady_clock::now();
   std::vector<CompiledKernel*> kernels, in_place;
   for (auto& [item, kernel] : parts.kernels) {
@@ -223,7 +239,7 @@ void describe_items(Parts& parts) {
 }
 
 /// Throws KernelFailure, Spilled.
-std::unique_ptr<Executable> compile_once(const Job& job) {
+std::unique_ptr<Executable> compile_once(Job& job) {
   auto start = std::chrono::steady_clock::now();
   const Given& given = job.given;
   Parts parts;
@@ -303,10 +319,10 @@ std::unique_ptr<Executable> compile(const tn_compile_request& request, const Mac
       return compile_once(job);
     } catch (const KernelFailure& failure) {
       leave_to_host(failure, job);
-      job.spills.clear();  // by item of another schedule
+      job.narrowed.clear();  // by item of another schedule
       ++job.failed_kernels;
-    } catch (const Spilled& spilled) {
-      for (size_t item : spilled.items) ++job.spills[item];
+    } catch (const Spilled&) {
+      continue;
     }
 }
 

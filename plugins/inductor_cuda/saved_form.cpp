@@ -131,7 +131,7 @@ void check_items(const Parts& parts) {
     expect_saved(parts.externs.contains(i) == std::holds_alternative<loopir::Extern>(item),
                  "an op without arguments");
     expect_saved(!std::holds_alternative<loopir::Recurrence>(item), "an item of another device");
-    loopir::check_saved(parts.program, item);
+    loopir::check_saved(parts.program, item, loopir::Multiplier::any);
     if (parts.is_static[i]) check_static(parts, i);
   }
 }

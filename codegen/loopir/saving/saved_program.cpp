@@ -4,7 +4,6 @@
 #include "bytes.h"
 
 #include "loopir/making/digest.h"
-#include "loopir/verify.h"
 
 #include <tenon/plugin.hpp>
 
@@ -168,11 +167,20 @@ void bind_saved(Program& program, const tn_compile_request& request) {
   check_saved_reals(program);
 }
 
-void check_saved(const Program& program, const Item& item) {
+void check_saved(const Program& program, const Item& item, Multiplier by) {
   // Fields are those of structs that may change; this visitor looks at them.
   std::visit([](auto& step) { WholeViews()(step); }, const_cast<Item&>(item));
-  if (auto* product = std::get_if<Product>(&item))
-    expect_saved(problem_of(program, *product).empty(), "a product of unknown dtypes");
+  auto has_functions = [&](const std::vector<EpilogueOp>& ops) {
+    return by == Multiplier::any ||
+           std::ranges::find(ops, EpilogueOp::Kind::gelu_tanh, &EpilogueOp::kind) == ops.end();
+  };
+  auto* product = std::get_if<Product>(&item);
+  expect_saved(!product || problem_of(program, *product, by).empty(),
+               "a product of unknown dtypes");
+  auto* convolution = std::get_if<Convolution>(&item);
+  expect_saved((!product || has_functions(product->epilogue)) &&
+                   (!convolution || has_functions(convolution->epilogue)),
+               "a function that CPUs have no routine for");
   if (auto* recurrence = std::get_if<Recurrence>(&item)) check_saved_recurrence(*recurrence);
 }
 

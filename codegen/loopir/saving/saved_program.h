@@ -2,7 +2,7 @@
 // program that belongs to the graph that it is loaded for.
 #pragma once
 
-#include "loopir/kernel.h"
+#include "loopir/verify.h"
 
 #include <span>
 #include <string>
@@ -28,7 +28,7 @@ void expect_saved(bool holds, const char* what);
 /// graph. Throws `error` (TN_DATA_LOSS) where calls would rely on what is not there, or the graph is
 /// another one.
 void bind_saved(Program& program, const tn_compile_request& request);
-/// Likewise for its items.
-void check_saved(const Program& program, const Item& item);
+/// Likewise for its items, of code for a processor that multiplies so.
+void check_saved(const Program& program, const Item& item, Multiplier by);
 
 }  // namespace loopir

@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 namespace tenon::graphs {
 namespace {
@@ -144,6 +145,58 @@ TEST_F(SavedCode, TrainingStepsComeFromTheCacheOfGraphs) {
     }
     expect_equal(found, step(x, w, scale));
   }
+}
+
+/// A layer of a transformer: attention, products with their functions, norms.
+struct Layer : nn::Module {
+  nn::Linear in{32, 96}, out{32, 32}, wide{32, 64}, narrow{64, 32};
+  nn::LayerNorm first{{32}}, second{{32}};
+  TENON_MODULE(Layer, in, out, wide, narrow, first, second)
+  Tensor forward(const Tensor& x) {
+    Tensor all = in(x).view({2, 8, 3, 4, 8});
+    auto part = [&](int64_t which) { return all.select(2, which).transpose(1, 2); };
+    Tensor attended = scaled_dot_product_attention(part(0), part(1), part(2));
+    Tensor h = first(x + out(attended.transpose(1, 2).reshape({2, 8, 32})));
+    return second(h + narrow(gelu(wide(h), "tanh")));
+  }
+};
+
+TEST_F(SavedCode, NetworksAndTheirStepsComeFromTheCacheOfGraphs) {
+  CacheFolder folder;
+  for (bool is_step : {false, true})
+    for (bool is_recorded : {false, true}) {
+      double first_loss = 0;
+      for (int round = 0; round < 2; ++round) {
+        reset();
+        manual_seed(5);
+        Layer layer;
+        layer.to(gpu), layer.to(Dtype::bf16);
+        Tensor x = there(randn({2, 8, 32}).to(Dtype::bf16));
+        optim::AdamW opt(layer.parameters(), {.lr = 1e-2});
+        Options options = fused({{"cudagraphs", is_recorded ? "true" : "false"}});
+        options.fullgraph = is_step;
+        auto infer = compile([&](const Tensor& in) { return layer(in).square().mean(); }, options);
+        auto step = compile(
+            [&] {
+              opt.zero_grad();
+              Tensor loss = layer(x).square().mean();
+              loss.backward();
+              opt.step();
+              return loss.detach();
+            },
+            options);
+        double loss = 0;
+        for (int i = 0; i < 3; ++i) {
+          std::optional<NoGradGuard> guard;
+          if (!is_step) guard.emplace();
+          Tensor y = is_step ? step() : infer(x);
+          loss = to_cpu(y.detach()).to(Dtype::f64).item<double>().value();
+        }
+        if (round == 0) first_loss = loss;
+        EXPECT_EQ(loss, first_loss) << is_step << is_recorded;
+        EXPECT_EQ(counted("aot.cache_hit"), round) << is_step << is_recorded;
+      }
+    }
 }
 
 // Sizes that no hint had run in loaded code, too.
