@@ -43,6 +43,16 @@ inline double device_time(const std::function<void()>& call) {
   return median(all);
 }
 
+/// Microseconds until one call is done.
+inline double wall_us(const std::function<void()>& call) {
+  tenon::synchronize(gpu);
+  auto start = std::chrono::steady_clock::now();
+  call();
+  tenon::synchronize(gpu);
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
 /// Microseconds of the host.
 inline double loop_time(const std::function<void()>& call, int calls = 2000) {
   constexpr int repetitions = 15;
@@ -92,5 +102,7 @@ void measure_products();
 /// Networks, training steps, recordings.
 void measure_models();
 void measure_images();
+/// The first calls of "pointwise", "bert" or "step".
+void measure_compile(const std::string& what);
 
 }  // namespace bench

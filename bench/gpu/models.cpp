@@ -4,6 +4,7 @@
 // The first call is measured with whatever cache the process has: set TENON_CACHE_DIR to an empty
 // folder for cold compiles, and run twice for warm ones.
 #include "measure.h"
+#include "transformer.h"
 
 #include "../../examples/07_resnet18/resnet18.h"
 
@@ -14,15 +15,6 @@ namespace bench {
 namespace {
 
 namespace nn = tenon::nn;
-
-double wall_us(const std::function<void()>& call) {
-  tenon::synchronize(gpu);
-  auto start = std::chrono::steady_clock::now();
-  call();
-  tenon::synchronize(gpu);
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
-      .count();
-}
 
 /// Directly, recorded, and recorded with tuned algorithms, with the times of the first calls.
 template <class F, class... Inputs>
@@ -58,29 +50,6 @@ void measure_resnet18() {
         [&](const Tensor& images) { return net(images); }, false, x);
   }
 }
-
-constexpr int64_t heads = 12, width = 768, batch = 8, positions = 128;
-
-/// A layer of a transformer, its norms behind the sums.
-struct Layer : nn::Module {
-  nn::Linear in{width, 3 * width}, out{width, width}, wide{width, 4 * width},
-      narrow{4 * width, width};
-  nn::LayerNorm first{{width}}, second{{width}};
-  TENON_MODULE(Layer, in, out, wide, narrow, first, second)
-  Tensor forward(const Tensor& x) {
-    Tensor all = in(x).view({batch, positions, 3, heads, width / heads});
-    auto part = [&](int64_t which) { return all.select(2, which).transpose(1, 2); };
-    Tensor attended = scaled_dot_product_attention(part(0), part(1), part(2));
-    Tensor h = first(x + out(attended.transpose(1, 2).reshape({batch, positions, width})));
-    return second(h + narrow(gelu(wide(h), "tanh")));
-  }
-};
-
-struct Transformer : nn::Module {
-  nn::Sequential layers{Layer(), Layer()};
-  TENON_MODULE(Transformer, layers)
-  Tensor forward(const Tensor& x) { return layers(x); }
-};
 
 void measure_training() {
   Transformer net;

@@ -2,10 +2,10 @@
 
 #include "machine.h"
 
-#include <inductor_runtime/bytes.h>
 #include <inductor_runtime/saved_fields.h>
 #include <inductor_runtime/saved_form.h>
 #include <loopir/making/digest.h>
+#include <loopir/saving/bytes.h>
 
 #include <bit>
 #include <charconv>
@@ -14,7 +14,7 @@ namespace blocks {
 
 using inductor::Parts;
 using tenon::plugin::error;
-namespace detail = inductor::detail;
+namespace detail = loopir::detail;
 
 namespace {
 
@@ -142,7 +142,7 @@ class TextWriter {
 
 // ---- reading
 
-/// Visitor that turns the text into the bytes that inductor::Reader checks and reads.
+/// Visitor that turns the text into the bytes that loopir::Reader checks and reads.
 class TextReader {
  public:
   explicit TextReader(std::string_view text) : rest_(text) {
@@ -343,7 +343,7 @@ std::unique_ptr<inductor::Executable> parse_text_form(const tn_compile_request& 
   tokens(codes);
   std::string bytes = tokens.take();
   codes.clear();
-  inductor::Reader reader(bytes);
+  loopir::Reader reader(bytes);
   reader(parts);
   reader(codes);
   reader.finish();

@@ -23,7 +23,7 @@ void each(V& v, Field&... field) {
 
 template <class V>
 void fields(V& v, Buffer& b) {
-  v.choice(b.place, Buffer::Place::scratch);
+  v.choice(b.place, Buffer::Place::number);
   each(v, b.slot, b.dtype);
   v.indices(b.sizes);
   v.indices(b.strides);
@@ -40,7 +40,7 @@ void fields(V& v, View& view) {
 
 template <class V>
 void fields(V& v, EpilogueOp& op) {
-  v.choice(op.kind, EpilogueOp::Kind::add);
+  v.choice(op.kind, EpilogueOp::Kind::gelu_tanh);
   v(op.operand);
 }
 

@@ -22,6 +22,15 @@ struct Settings {
   uint64_t arena_bytes = 0;
 };
 
+/// For saved code: see loopir/fields.h.
+template <class V>
+void fields(V& v, Settings& s) {
+  v(s.backend), v(s.flags), v(s.outputs);
+  v(s.is_blocking), v(s.divides), v(s.or_error), v(s.skips_dynamic), v(s.has_sizes);
+  v(s.sizes), v(s.n_symbols), v(s.max_sizes), v(s.size_warn_limit), v(s.rerecord_limit);
+  v(s.min_nodes), v(s.arena_bytes);
+}
+
 /// Settings for the request with the sizes that the option cudagraph_capture_sizes lists.
 Settings sized_settings(std::string_view backend, const std::vector<std::string>& capture_sizes,
                         const tn_compile_request& request);

@@ -280,8 +280,9 @@ void print_artifact(const Json& stats) {
   Table table(item_header);
   for (std::vector<std::string>& row : rows) table.add(std::move(row));
   print(table.text());
-  print(message("peaks of this machine: {} GB/s, {} GF/s\n", rounded(stats["peak_gbs"].number()),
-                rounded(stats["peak_gfs"].number())));
+  if (stats["peak_gbs"].number() > 0)
+    print(message("peaks of this machine: {} GB/s, {} GF/s\n", rounded(stats["peak_gbs"].number()),
+                  rounded(stats["peak_gfs"].number())));
 }
 
 // How loops became kernels, and those code, where --profile and --asm have asked for it.

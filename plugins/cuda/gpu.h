@@ -2,6 +2,7 @@
 #pragma once
 
 #include "errors.h"
+#include "kept_blocks.h"
 #include "staging.h"
 
 #include <tenon/cuda.h>
@@ -25,8 +26,9 @@ struct tn_stream {
   int priority;
   bool foreign;
   // Both by atomic_ref: see trees::StreamUse.
-  tenon::cuda::trees::Recording* recording = nullptr;  // under way
-  int32_t uses = 0;                                    // threads that enqueue something now
+  tenon::cuda::trees::Recording* recording = nullptr;       // under way
+  int32_t uses = 0;                                         // threads that enqueue something now
+  std::unique_ptr<tenon::cuda::KeptBlocks> kept = nullptr;  // of streams that are not foreign
 };
 struct tn_event {
   tenon::cuda::Gpu* gpu;
@@ -84,7 +86,9 @@ class Gpu {
 
  private:
   void open();
-  api::Address try_allocate(size_t bytes, api::Stream stream);
+  api::Address try_allocate(size_t bytes, tn_stream* stream);
+  void give_back_kept(tn_stream& stream);
+  size_t kept_bytes();
 
   int index_;
   std::once_flag opening_;
@@ -93,7 +97,8 @@ class Gpu {
   tn_cuda_error_flag* flag_ = nullptr;
   std::atomic<uint64_t> allocations_{0};
   std::unique_ptr<Staging> staging_;
-  std::mutex lists_;  // guards the two below
+  std::mutex lists_;                 // guards those below
+  std::vector<tn_stream*> streams_;  // those that are not foreign
   std::map<int, std::vector<api::Stream>> idle_streams_;
   std::vector<api::Event> idle_events_;
   mutable std::mutex losing_;  // guards cause_

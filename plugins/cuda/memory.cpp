@@ -29,9 +29,13 @@ api::Stream Gpu::handle_of(const tn_stream* stream) const {
   return stream->handle;
 }
 
-api::Address Gpu::try_allocate(size_t bytes, api::Stream stream) {
+api::Address Gpu::try_allocate(size_t bytes, tn_stream* stream) {
+  const bool keeps = stream && stream->gpu == this && stream->kept;
+  if (keeps)
+    if (api::Address kept = stream->kept->take(bytes)) return kept;
   api::Address address = 0;
-  api::Result result = driver().cuMemAllocFromPoolAsync(&address, bytes, pool_, stream);
+  api::Result result = driver().cuMemAllocFromPoolAsync(
+      &address, keeps ? KeptBlocks::rounded(bytes) : bytes, pool_, handle_of(stream));
   if (result == api::error_out_of_memory) return 0;
   if (result != api::success)  // the text costs more than the allocation
     check(*this, result, "cuMemAllocFromPoolAsync", text("allocating {} bytes", bytes));
@@ -45,7 +49,7 @@ void* Gpu::allocate(size_t bytes, tn_stream* stream) {
     if (trees::Recording* r = use.recording())
       return reinterpret_cast<api::Address>(r->allocate(bytes));
     if (void* placed = trees::Placement::take(bytes)) return reinterpret_cast<api::Address>(placed);
-    return try_allocate(bytes, handle_of(stream));
+    return try_allocate(bytes, stream);
   };
   api::Address address = try_now();
   if (!address) {
@@ -74,6 +78,7 @@ void Gpu::release(void* memory, size_t bytes, tn_stream* stream) noexcept {
     }
     if (is_lost()) return;  // its memory went with it
     auto free_now = [&] {
+      if (stream && stream->kept && stream->kept->keep(address_of(memory), bytes)) return;
       bind();
       CU_TRY(*this, "freeing memory", cuMemFreeAsync, reinterpret_cast<api::Address>(memory),
              handle_of(stream));
@@ -83,15 +88,37 @@ void Gpu::release(void* memory, size_t bytes, tn_stream* stream) noexcept {
   });
 }
 
+void Gpu::give_back_kept(tn_stream& stream) {
+  if (!stream.kept) return;
+  stream.kept->drain([&](api::Address block) {
+    CU_TRY(*this, "freeing memory", cuMemFreeAsync, block, stream.handle);
+  });
+}
+
+size_t Gpu::kept_bytes() {
+  std::lock_guard lock(lists_);
+  size_t out = 0;
+  for (tn_stream* stream : streams_) out += stream->kept->bytes();
+  return out;
+}
+
 void Gpu::trim() {
   bind();
+  if (kept_bytes() > 0) {
+    {
+      std::lock_guard lock(lists_);
+      for (tn_stream* stream : streams_) give_back_kept(*stream);
+    }
+    auto alone = trees::no_recording(*this);  // it is the pool's when the streams have come to it
+    CU_TRY(*this, "waiting for the device", cuCtxSynchronize, context_);
+  }
   trees::trim_arenas(*this);
   CU_TRY(*this, "giving memory back", cuMemPoolTrimTo, pool_, 0);
 }
 
 void Gpu::fill(tn_device_memory& out) {
   bind();
-  out.allocated_bytes = pool_figure(*this, pool_, api::pool_used_current);
+  out.allocated_bytes = pool_figure(*this, pool_, api::pool_used_current) - kept_bytes();
   out.reserved_bytes = pool_figure(*this, pool_, api::pool_reserved_current);
   out.peak_bytes = pool_figure(*this, pool_, api::pool_used_high);
   out.allocations = allocations_.load(std::memory_order_relaxed);

@@ -24,7 +24,8 @@ tn_stream* Gpu::new_stream(int priority) {
     made->handle = idle.back();
     idle.pop_back();
   }
-  return made.release();
+  made->kept = std::make_unique<KeptBlocks>();
+  return streams_.emplace_back(made.release());
 }
 
 tn_stream* Gpu::wrap(void* handle) {
@@ -37,6 +38,11 @@ void Gpu::put_back(tn_stream* stream) noexcept {
   plugin::detail::quietly("cuda", [&] {
     if (stream->foreign || is_lost()) return;
     bind();
+    {
+      std::lock_guard lock(lists_);
+      std::erase(streams_, stream);
+    }
+    give_back_kept(*stream);
     {
       std::lock_guard lock(lists_);
       std::vector<api::Stream>& idle = idle_streams_[stream->priority];

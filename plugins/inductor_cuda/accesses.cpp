@@ -189,19 +189,19 @@ class Multiples {
 namespace {
 
 bool is_multiple(loopir::Expressions& x, Id index, Id lanes, unsigned of,
-                 std::vector<std::pair<Id, unsigned>>& multiples) {
+                 std::vector<Multiple>& multiples) {
   Multiples known(x, lanes, of);
   if (!known.holds(index)) return false;
   for (Id i : known.conditions)
-    if (std::find(multiples.begin(), multiples.end(), std::pair(i, of)) == multiples.end())
-      multiples.emplace_back(i, of);
+    if (std::ranges::find(multiples, Multiple{i, of}) == multiples.end())
+      multiples.push_back({i, of});
   return true;
 }
 
 }  // namespace
 
 unsigned widest_access(loopir::Program& program, const Access& access, unsigned most,
-                       std::vector<std::pair<Id, unsigned>>& multiples) {
+                       std::vector<Multiple>& multiples) {
   loopir::Expressions& x = program.expressions;
   auto step = x.coefficient(access.index, access.lanes);
   if (!step || !x.is(*step, 1)) return 1;
@@ -211,7 +211,7 @@ unsigned widest_access(loopir::Program& program, const Access& access, unsigned 
 }
 
 bool is_multiple(loopir::Program& program, Id index, unsigned of,
-                 std::vector<std::pair<Id, unsigned>>& multiples) {
+                 std::vector<Multiple>& multiples) {
   return is_multiple(program.expressions, index, none, of, multiples);
 }
 

@@ -26,12 +26,11 @@ bool has_checks(loopir::Program& program, const loopir::Nest& nest);
 /// The most neighbours, `most` at most and a power of two, that begin at a multiple of their number
 /// wherever the lanes do. Adds what has to hold for that and is known at a call only.
 unsigned widest_access(loopir::Program& program, const Access& access, unsigned most,
-                       std::vector<std::pair<Id, unsigned>>& multiples);
+                       std::vector<Multiple>& multiples);
 
 /// Whether an index is a multiple of `of`, whatever its variables are. Adds what has to hold for that
 /// and is known at a call only.
-bool is_multiple(loopir::Program& program, Id index, unsigned of,
-                 std::vector<std::pair<Id, unsigned>>& multiples);
+bool is_multiple(loopir::Program& program, Id index, unsigned of, std::vector<Multiple>& multiples);
 
 /// The one inner variable that all stages with any have, in the names of the first such stage; none
 /// where rows differ, or where a row in scratch is read elsewhere than it was written.

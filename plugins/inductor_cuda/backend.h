@@ -5,6 +5,7 @@
 #include "graph_mode.h"
 #include "image.h"
 #include "options.h"
+#include "saved_form.h"
 
 #include <loopir/supported.h>
 
@@ -20,12 +21,25 @@ struct Backend : tenon::plugin::Backend {
       if (!is_on_device(g, g.at(i))) verdicts[i] = TN_NOT_SUPPORTED;
   }
   tenon::plugin::artifact compile(const tn_compile_request& request) {
-    auto* api = tenon::plugin::extension<tn_cuda_api>(TN_CUDA_ID, TN_CUDA_VERSION);
-    Machine machine{.api = api, .device_type = TN_DEV_CUDA};
+    Machine machine = this_machine();
     using tenon::plugin::make_artifact;
     return tenon::plugin::artifact(
         is_in_graph_mode(request) ? make_artifact(std::make_unique<GraphModeCode>(request, machine))
                                   : make_artifact(inductor_cuda::compile(request, machine)));
+  }
+  tenon::plugin::artifact load(const tn_compile_request& request, std::string_view bytes) {
+    using tenon::plugin::make_artifact;
+    SavedKind kind{};
+    body_of(bytes, kind);
+    Machine machine = this_machine();
+    return tenon::plugin::artifact(
+        kind == SavedKind::graph_mode
+            ? make_artifact(std::make_unique<GraphModeCode>(request, machine, bytes))
+            : make_artifact(load_executable(request, machine, bytes)));
+  }
+  static Machine this_machine() {
+    return {.api = tenon::plugin::extension<tn_cuda_api>(TN_CUDA_ID, TN_CUDA_VERSION),
+            .device_type = TN_DEV_CUDA};
   }
   static bool is_on_device(const tenon::plugin::graph& g, const tenon::plugin::node& n) {
     using recordings::Place;

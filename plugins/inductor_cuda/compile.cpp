@@ -2,6 +2,7 @@
 #include "compile.h"
 
 #include "groups.h"
+#include "library_items.h"
 #include "loops_of_steps.h"
 #include "options.h"
 #include "products/product_steps.h"
@@ -13,7 +14,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
+#include <map>
 #include <set>
 
 namespace inductor_cuda {
@@ -29,6 +30,13 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
+/// What was tried of a kernel whose threads want more registers than there are.
+struct Narrowing {
+  unsigned rounds = 0;
+  uint32_t bytes = 0;  // that the round before spilled
+  bool is_final = false;
+};
+
 /// A graph to compile, and how.
 struct Job {
   const tn_compile_request& request;
@@ -37,6 +45,7 @@ struct Job {
   std::set<uint32_t> externs = {};  // nodes of kernels without code, which the host runs
   uint32_t failed_kernels = 0;
   bool groups_kernels = true;
+  std::map<size_t, Narrowing> narrowed = {};  // by item whose code spilled
 
   /// One op of an eager program is not given back to the host, whose question it is.
   bool is_single_op() const { return request.stage == TN_STAGE_SINGLE_OP; }
@@ -67,6 +76,8 @@ DnnOptions dnn_options(const Job& job) {
       .deterministic = job.given.deterministic || (job.request.flags & TN_RQ_DETERMINISTIC) != 0,
       .may_round_bias = !numerics_of(job.given).rounds_narrow};
 }
+
+DnnRequest dnn_request(const Job& job) { return {dnn_options(job), job.request.ctx}; }
 
 loopir::Program lowered(const Job& job) try {
   loopir::LoweringOptions options = lowering_options(job.given, job.device);
@@ -100,6 +111,12 @@ bool writes_inputs(Parts& parts, const loopir::Kernel& kernel) {
   });
 }
 
+FormOptions form_options(const Job& job, size_t item) {
+  FormOptions out = form_options(job.given, job.request, job.device);
+  if (auto at = job.narrowed.find(item); at != job.narrowed.end()) out.spills = at->second.rounds;
+  return out;
+}
+
 /// Forms of the schedule's kernels. Throws KernelFailure.
 void plan_kernels(const Job& job, Parts& parts) {
   for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
@@ -110,7 +127,7 @@ void plan_kernels(const Job& job, Parts& parts) {
     CompiledKernel& made = parts.kernels[i];
     made.name = kernel->name;
     made.item = i;
-    made.plans = plans_of(parts.program, *kernel, form_options(job.given, job.request, job.device));
+    made.plans = plans_of(parts.program, *kernel, form_options(job, i));
     parts.statistics.fused_nodes += kernel->n_loops - 1;
   }
   parts.statistics.kernels = static_cast<uint32_t>(parts.kernels.size());
@@ -139,8 +156,37 @@ void group_kernels(const Job& job, Parts& parts) {
   }
 }
 
-/// Code of the kernels. Throws KernelFailure.
-void make_kernels(const Job& job, Parts& parts) {
+/// Some kernels are to have other code.
+struct Spilled {};
+
+// Where narrower code spills as much, the wider one is as good.
+bool is_to_change(Narrowing& how, uint32_t bytes) {
+  constexpr unsigned most_rounds = 2;
+  if (how.is_final) return false;
+  const bool is_better = how.rounds == 0 || bytes < how.bytes;
+  how.is_final = !is_better || how.rounds == most_rounds;
+  if (is_better && how.is_final) return false;
+  is_better ? ++how.rounds : --how.rounds;
+  how.bytes = bytes;
+  return true;
+}
+
+/// Throws Spilled where other code of kernels that spill has to be tried.
+void require_registers(Job& job, Parts& parts) {
+  bool is_changed = false;
+  for (auto& [item, kernel] : parts.kernels) {
+    uint32_t bytes = kernel.functions.empty() ? 0 : spilled_bytes(job.device, kernel);
+    if (bytes == 0) continue;
+    ++parts.statistics.spilled_kernels;
+    const Form& form = kernel.plans[0].form;
+    bool can_change = job.narrowed.contains(item) || form.vector > 1 || form.in_registers > 0;
+    if (can_change) is_changed |= is_to_change(job.narrowed[item], bytes);
+  }
+  if (is_changed) throw Spilled();
+}
+
+/// Code of the kernels. Throws KernelFailure, Spilled.
+void make_kernels(Job& job, Parts& parts) {
   auto start = std::chrono::steady_clock::now();
   std::vector<CompiledKernel*> kernels, in_place;
   for (auto& [item, kernel] : parts.kernels) {
@@ -154,42 +200,18 @@ void make_kernels(const Job& job, Parts& parts) {
   how.may_alias = true;
   make_code(job.request.ctx, parts.program, in_place, job.device, how, parts.statistics.code);
   parts.statistics.codegen_ms = milliseconds_since(start);
+  require_registers(job, parts);
 }
 
-/// Trials of the libraries' algorithms, where they are asked for. Another one may round differently.
-std::optional<Tuning> tuning_of(const Job& job) {
-  bool is_asked = job.given.max_autotune && !job.is_single_op();
-  if (!is_asked || dnn_options(job).deterministic) return std::nullopt;
-  return Tuning(job.request.ctx, job.device, job.given.cuda_autotune_ms);
-}
-
-void make_products(const Job& job, Parts& parts) {
-  std::optional<Tuning> tuning = tuning_of(job);
-  ProductOptions options{
-      .library = {.allows_tf32 = (job.request.flags & TN_RQ_ALLOWS_TF32) != 0,
-                  .deterministic =
-                      job.given.deterministic || (job.request.flags & TN_RQ_DETERMINISTIC) != 0},
-      .contracts = numerics_of(job.given).contracts};
-  for (size_t i = 0; i < parts.schedule.items.size(); ++i)
-    if (auto* product = std::get_if<loopir::Product>(&parts.schedule.items[i]))
-      parts.products.emplace(i, std::make_unique<ProductItem>(
-                                    job.request.ctx, parts.program, *product, job.device, options,
-                                    tuning ? &*tuning : nullptr, parts.statistics.code));
-}
-
-void make_dnn_items(const Job& job, Parts& parts) {
-  std::optional<Tuning> tuning = tuning_of(job);
-  for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
-    const loopir::Item& item = parts.schedule.items[i];
-    bool is_for_dnn = std::holds_alternative<loopir::Convolution>(item) ||
-                      std::holds_alternative<loopir::ConvolutionGradient>(item) ||
-                      std::holds_alternative<loopir::Attention>(item) ||
-                      std::holds_alternative<loopir::AttentionGradient>(item);
-    if (is_for_dnn)
-      parts.dnn.emplace(i,
-                        std::make_unique<DnnItem>(parts.program, item, job.device, dnn_options(job),
-                                                  tuning ? &*tuning : nullptr));
-  }
+/// What the libraries may do. Another algorithm than the first may round differently.
+LibraryUse library_use(const Job& job) {
+  DnnOptions dnn = dnn_options(job);
+  return {
+      .products = {.library = {.allows_tf32 = dnn.allows_tf32, .deterministic = dnn.deterministic},
+                   .contracts = numerics_of(job.given).contracts},
+      .dnn = dnn,
+      .tunes = job.given.max_autotune && !job.is_single_op() && !dnn.deterministic,
+      .tuning_ms = job.given.cuda_autotune_ms};
 }
 
 // Halves of a training step meet other parameters at each call. Kernels alone: libraries are told
@@ -216,13 +238,14 @@ void describe_items(Parts& parts) {
   }
 }
 
-/// Throws KernelFailure.
-std::unique_ptr<Executable> compile_once(const Job& job) {
+/// Throws KernelFailure, Spilled.
+std::unique_ptr<Executable> compile_once(Job& job) {
   auto start = std::chrono::steady_clock::now();
   const Given& given = job.given;
   Parts parts;
   parts.device = job.device;
   parts.reuses_memory = given.allow_buffer_reuse;
+  parts.profiles = given.profile && !job.is_single_op();
   parts.statistics.failed_kernels = job.failed_kernels;
 
   // Ops become expressions over index variables; what is realised becomes a loop.
@@ -231,7 +254,7 @@ std::unique_ptr<Executable> compile_once(const Job& job) {
   // Products are the vendor's library's; what no library serves becomes loops, too.
   replace_library_steps(parts.program, {.windows_bytes = given.windows_mb << 20,
                                         .dnn_device = job.is_single_op() ? nullptr : &job.device,
-                                        .dnn = dnn_options(job)});
+                                        .dnn = dnn_request(job)});
   parts.statistics.loops_before_text = loopir::text_of(parts.program);
 
   // Loops that share memory become one kernel.
@@ -245,7 +268,7 @@ std::unique_ptr<Executable> compile_once(const Job& job) {
                                   return std::holds_alternative<loopir::Product>(item)
                                              ? can_absorb(parts.program, item)
                                              : has_dnn_plan(parts.program, item, job.device,
-                                                            dnn_options(job));
+                                                            dnn_request(job));
                                 },
                             .can_move = [](const loopir::Convolution&) { return false; },
                             .rounds_narrow = numerics_of(given).rounds_narrow,
@@ -267,8 +290,8 @@ std::unique_ptr<Executable> compile_once(const Job& job) {
   describe_items(parts);
   group_kernels(job, parts);
   make_kernels(job, parts);
-  make_products(job, parts);
-  make_dnn_items(job, parts);
+  parts.library_use = library_use(job);
+  make_library_items(job.request.ctx, parts);
   parts.statistics.compile_ms = milliseconds_since(start);
   return std::make_unique<Executable>(std::move(parts));
 }
@@ -292,10 +315,14 @@ void leave_to_host(const KernelFailure& failure, Job& job) {
 
 std::unique_ptr<Executable> compile(const tn_compile_request& request, const Machine& machine) {
   Job job{.request = request, .given = Given::read(request), .device = device_of(machine, request)};
-  for (;; ++job.failed_kernels) try {
+  for (;;) try {
       return compile_once(job);
     } catch (const KernelFailure& failure) {
       leave_to_host(failure, job);
+      job.narrowed.clear();  // by item of another schedule
+      ++job.failed_kernels;
+    } catch (const Spilled&) {
+      continue;
     }
 }
 

@@ -4,6 +4,8 @@
 #include <loopir/making/item_facts.h>
 #include <loopir/memory.h>
 
+#include <algorithm>
+#include <functional>
 #include <sstream>
 
 namespace inductor_cuda {
@@ -14,10 +16,14 @@ using Executables = std::span<const Executable* const>;
 
 const char* const names_of_forms[] = {"points", "rows", "columns", "tiles"};
 
-void add_item(std::ostringstream& out, const Parts& parts, size_t i) {
+void add_item(std::ostringstream& out, const Parts& parts, size_t i, const ItemTime& time) {
   loopir::ItemFacts f = loopir::facts_of(parts.program, parts.schedule.items[i], parts.accesses[i]);
   out << "{\"kind\": \"" << f.kind << "\", \"name\": " << loopir::quoted(f.name)
-      << ", \"bytes\": " << f.bytes << ", \"flops\": " << f.flops;
+      << ", \"bytes\": " << f.bytes << ", \"flops\": " << f.flops
+      << ", \"prepacked\": " << (parts.is_static[i] ? "true" : "false");
+  if (time.calls > 0)
+    out << ", \"calls\": " << time.calls
+        << ", \"us\": " << time.microseconds / static_cast<double>(time.calls);
   if (auto product = parts.products.find(i); product != parts.products.end())
     out << ", \"way\": "
         << (product->second->why_own_kernel().empty() ? "\"cublaslt\"" : "\"own kernel\"");
@@ -38,12 +44,15 @@ void add_item(std::ostringstream& out, const Parts& parts, size_t i) {
 std::string items_json(Executables list) {
   std::ostringstream out;
   const char* separator = "";
-  for (const Executable* e : list)
-    for (size_t i = 0; i < e->parts().schedule.items.size(); ++i) {
+  for (const Executable* e : list) {
+    std::vector<ItemTime> times = e->times();
+    times.resize(e->parts().schedule.items.size());
+    for (size_t i = 0; i < times.size(); ++i) {
       out << separator;
-      add_item(out, e->parts(), i);
+      add_item(out, e->parts(), i, times[i]);
       separator = ", ";
     }
+  }
   return out.str();
 }
 
@@ -63,6 +72,24 @@ std::string products_json(Executables list) {
   return out.str();
 }
 
+std::vector<int64_t> hints_of(const loopir::Program& program) {
+  std::vector<int64_t> out;
+  for (const loopir::Symbol& symbol : program.expressions.symbols) out.push_back(symbol.hint);
+  return out;
+}
+
+/// The plan of memory for the sizes seen while compiling.
+loopir::MemoryPlan planned(const Executable& e, std::span<const int64_t> hints) {
+  return loopir::plan_memory(e.parts().program, e.parts().accesses_of_launches, hints, e.in_arena(),
+                             e.parts().reuses_memory);
+}
+
+std::string memory_text(const Executable& e) {
+  std::vector<int64_t> hints = hints_of(e.parts().program);
+  return loopir::text_of(e.parts().program, e.parts().accesses_of_launches, planned(e, hints),
+                         hints);
+}
+
 /// Sums over the parts.
 struct Totals {
   Statistics sums;
@@ -78,6 +105,7 @@ struct Totals {
     const Statistics& s = e.parts().statistics;
     sums.kernels += s.kernels;
     sums.grouped_kernels += s.grouped_kernels;
+    sums.spilled_kernels += s.spilled_kernels;
     sums.prepacked_items += s.prepacked_items;
     sums.fused_nodes += s.fused_nodes;
     sums.failed_kernels += s.failed_kernels;
@@ -90,11 +118,7 @@ struct Totals {
     sums.code.from_process += s.code.from_process;
     sums.code.bytes += s.code.bytes;
     const Parts& parts = e.parts();
-    std::vector<int64_t> hints;
-    for (const loopir::Symbol& symbol : parts.program.expressions.symbols)
-      hints.push_back(symbol.hint);
-    loopir::MemoryPlan plan = loopir::plan_memory(parts.program, parts.accesses_of_launches, hints,
-                                                  e.in_arena(), parts.reuses_memory);
+    loopir::MemoryPlan plan = planned(e, hints_of(parts.program));
     planned_bytes += plan.bytes;
     naive_bytes += plan.naive_bytes;
   }
@@ -115,6 +139,7 @@ std::string statistics_json(Executables list) {
       << ", \"failed_kernels\": " << s.failed_kernels
       << ", \"distinct_kernels\": " << s.code.distinct
       << ", \"grouped_kernels\": " << s.grouped_kernels
+      << ", \"spilled_kernels\": " << s.spilled_kernels
       << ", \"kernel_cache_hits\": " << s.code.from_process << ", " << products_json(list)
       << ", \"object_bytes\": " << s.code.bytes << ", \"arch\": \""
       << (list.empty() ? "" : list[0]->parts().device.arch) << "\", \"items\": ["
@@ -141,6 +166,8 @@ std::string text_of(const Executable& e, int32_t what) {
       return s.loops_before_text;
     case TN_DESC_GRAPH:
       return s.loops_text;
+    case TN_DESC_MEMORY_PLAN:
+      return memory_text(e);
     case TN_DESC_SOURCE:
       return s.fusion_text;
     case TN_DESC_ASM:
@@ -151,6 +178,28 @@ std::string text_of(const Executable& e, int32_t what) {
 }
 
 }  // namespace
+
+std::string profile_text(const Executable& code) {
+  const Parts& parts = code.parts();
+  std::vector<ItemTime> times = code.times();
+  std::vector<std::pair<double, std::string>> rows;
+  double sum = 0;
+  for (size_t i = 0; i < times.size(); ++i) {
+    if (times[i].calls == 0) continue;
+    double us = times[i].microseconds / static_cast<double>(times[i].calls);
+    loopir::ItemFacts f =
+        loopir::facts_of(parts.program, parts.schedule.items[i], parts.accesses[i]);
+    rows.emplace_back(us, f.kind + " " + f.name);
+    sum += us;
+  }
+  std::ranges::sort(rows, std::greater());
+  std::ostringstream out;
+  out.precision(1);
+  out << std::fixed << "sum of all items " << sum << " us on the device";
+  for (const auto& [us, name] : rows)
+    out << "\n" << us << " us  " << 100 * us / sum << " %  " << name;
+  return out.str();
+}
 
 std::string describe(std::span<const Executable* const> parts, int32_t what) {
   if (what == TN_DESC_STATS_JSON) return statistics_json(parts);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "dnn/item.h"
+#include "item_times.h"
 #include "kernel_code.h"
 #include "products/product_item.h"
 #include "setup.h"
@@ -15,6 +16,7 @@
 #include <loopir/making/extern_call.h>
 #include <tenon/plugin.hpp>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,10 +28,19 @@ namespace inductor_cuda {
 struct Statistics {
   uint32_t failed_kernels = 0, kernels = 0, fused_nodes = 0, extern_calls = 0, prepacked_items = 0;
   uint32_t grouped_kernels = 0;
+  uint32_t spilled_kernels = 0;  // whose threads keep something in memory for want of registers
   std::vector<std::string> extern_ops;
   CodeStatistics code;
   double compile_ms = 0, codegen_ms = 0;
   std::string loops_before_text, loops_text, fusion_text;
+};
+
+/// What the vendor's libraries may do for an executable.
+struct LibraryUse {
+  ProductOptions products;
+  DnnOptions dnn;
+  bool tunes = false;  // their algorithms are tried, each problem for so long
+  int64_t tuning_ms = 0;
 };
 
 /// The parts of an executable.
@@ -47,8 +58,10 @@ struct Parts {
   std::map<size_t, loopir::ExternCall> externs;             // by item that the host runs
   std::map<size_t, std::unique_ptr<ProductItem>> products;  // by item
   std::map<size_t, std::unique_ptr<const DnnItem>> dnn;     // by item that cuDNN does
+  LibraryUse library_use;
   Device device;
   bool reuses_memory = true;
+  bool profiles = false;
   Statistics statistics;
 };
 
@@ -58,7 +71,11 @@ class Executable {
   static constexpr uint32_t flags = TN_AF_WRITES_GIVEN_OUTPUTS;
 
   explicit Executable(Parts parts);
+  /// Logs the table of a profile that nobody has asked for.
+  ~Executable();
   void call(tn_call& c);
+  /// All but the constants; load_executable() in saved_form.h takes it.
+  std::string serialize();
   /// Makes what depends on parameters only, where it is not there. Each call begins with it, unless
   /// the caller has taken that on, since a call that is recorded cannot.
   void prepare(tn_call& c);
@@ -75,6 +92,8 @@ class Executable {
   std::string why_not_recorded() const;
   const Parts& parts() const { return parts_; }
   const std::vector<bool>& in_arena() const { return in_arena_; }
+  /// By item, where a profile is wanted; else empty.
+  std::vector<ItemTime> times() const;
 
  private:
   struct Launch;
@@ -98,6 +117,8 @@ class Executable {
   void run_product(Call& call, size_t item);
   void* workspace_of(Call& call, int64_t bytes) const;
   void run_item(Call& call, size_t item);
+  void run_items(Call& call);
+  void run_measured(Call& call);
   void run_extern(Call& call, size_t item);
   void give_outputs(Call& call);
   tenon::plugin::tensor tensor_of(Call& call, const loopir::View& view, bool in_whole_storage);
@@ -110,10 +131,14 @@ class Executable {
   std::vector<bool> in_arena_;      // by buffer
   std::vector<uint32_t> sized_by_;  // the symbols that plans depend on
   tn_cuda_error_flag* flag_ = nullptr;
+  std::unique_ptr<ItemTimes> times_;  // where a profile is wanted
+  mutable std::atomic<bool> is_told_{false};
   std::mutex guarding_plans_;                       // guards plans_
   std::vector<std::shared_ptr<const Plan>> plans_;  // the one that was used last first
 };
 
+/// The slowest items first: microseconds a call, share, name.
+std::string profile_text(const Executable& code);
 /// What is told of code in several parts.
 std::string describe(std::span<const Executable* const> parts, int32_t what);
 

@@ -36,7 +36,7 @@ class Planner {
     constexpr int64_t much = 1024;  // points of a column that are worth more threads
     spread_scatter();
     plan_.form.kind = kind();
-    if (fast) plan_.form.vector = widest();
+    if (fast) plan_.form.vector = std::max(widest() >> options_.spills, 1u);
     if (plan_.form.kind == Kind::rows) plan_rows();
     if (plan_.form.kind == Kind::columns && longest_stage() >= much) plan_.form.threads = 512;
     for (const Access& a : accesses_of(program_, plan_.nest)) add(a);
@@ -189,7 +189,7 @@ void Planner::plan_rows() {
     Id extent = x_.extent_of(lanes);
     if (!is_multiple(program_, extent, form.vector, plan_.conditions.multiples)) form.vector = 1;
   }
-  Id row = common_row(program_, plan_.nest);
+  Id row = options_.spills < 2 ? common_row(program_, plan_.nest) : none;
   if (row != none) rows_in_registers(row);
 }
 

@@ -34,10 +34,16 @@ struct Form {
   unsigned index_bits = 64;
 };
 
+struct Multiple {
+  Id index = none;
+  unsigned of = 1;
+  bool operator==(const Multiple&) const = default;
+};
+
 /// What the fast version of a kernel asks of a call.
 struct Conditions {
-  std::vector<std::pair<Id, unsigned>> multiples;  // these indices are multiples of that
-  std::map<Id, unsigned> aligned;                  // addresses of these buffers, in bytes
+  std::vector<Multiple> multiples;
+  std::map<Id, unsigned> aligned;  // addresses of these buffers, in bytes
   bool counts_in_32_bits = false;  // all buffers have fewer than 2^31 elements, and units
 };
 
@@ -71,6 +77,9 @@ struct FormOptions {
   int64_t multiprocessors = 132;
   int64_t shared_bytes = 48 << 10;  // of a block
   bool allows_fast = true;
+  /// How often the code spilled registers: each time a thread takes half the neighbours, and from the
+  /// second time on rows are read again rather than kept.
+  unsigned spills = 0;
   bool is_deterministic = false;  // sums of real numbers in one order
 };
 

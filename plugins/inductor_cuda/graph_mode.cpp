@@ -7,8 +7,11 @@
 
 #include "compile.h"
 #include "options.h"
+#include "saved_form.h"
 
 #include <loopir/lowering.h>
+#include <loopir/saving/bytes.h>
+#include <loopir/saving/saved_program.h>
 
 #include <algorithm>
 
@@ -109,32 +112,56 @@ struct Launching {
   }
 };
 
-/// Makes the code of pieces.
-class Pieces {
- public:
-  Pieces(const tn_compile_request& request, const Machine& machine,
-         std::vector<std::shared_ptr<Executable>>& made)
-      : request_(request), machine_(machine), made_(made) {}
+}  // namespace
 
-  PieceCode code_of(const Piece& piece) const {
+/// Makes the code of pieces, or takes what was saved.
+class GraphModeCode::Pieces {
+ public:
+  Pieces(const tn_compile_request& request, const Machine& machine, GraphModeCode& out,
+         bool is_loaded)
+      : request_(request), machine_(machine), out_(out), is_loaded_(is_loaded) {}
+
+  PieceCode code_of(const Piece& piece) {
     CutOut part = cut_out(request_, piece.nodes);
-    std::shared_ptr<Executable> code = inductor_cuda::compile(part.request, machine_);
-    if (std::string why = code->why_not_recorded(); !why.empty())
-      throw Unrecorded{{"unsafe_op", why, "", "", TN_NO_VALUE}};
+    std::shared_ptr<Executable> code =
+        is_loaded_ ? loaded(part.request, piece) : compiled(part.request, piece);
     Launching launching{code, {}, {}, symbols_in(graph(part.request), graph(request_))};
     for (uint32_t id : part.inputs) launching.inputs.push_back(place_in(piece.inputs, id));
     for (uint32_t id : part.outputs) launching.outputs.push_back(place_in(piece.outputs, id));
-    made_.push_back(code);
-    PieceCode out{launching, {}, code->is_only_kernels()};
+    out_.parts_.push_back(code);
+    PieceCode made{launching, {}, code->is_only_kernels()};
     if (code->has_setup()) {
       code->leave_preparing_to_caller();
-      out.before = [launching](tn_call& c) { launching.prepare(c); };
+      made.before = [launching](tn_call& c) { launching.prepare(c); };
     }
-    return out;
+    return made;
   }
 
   // Whether the node becomes loops, which draw their numbers themselves.
-  bool draws_there(uint32_t node) const try {
+  bool draws_there(uint32_t node) {
+    auto [answer, is_new] = out_.saved_.draws_there.try_emplace(node);
+    if (is_new && !is_loaded_) answer->second = becomes_loops(node);
+    return answer->second != 0;
+  }
+
+ private:
+  std::shared_ptr<Executable> compiled(const tn_compile_request& part, const Piece& piece) {
+    std::shared_ptr<Executable> code = inductor_cuda::compile(part, machine_);
+    if (std::string why = code->why_not_recorded(); !why.empty())
+      throw Unrecorded{{"unsafe_op", why, "", "", TN_NO_VALUE}};
+    out_.saved_.parts.push_back({piece.nodes, ""});
+    return code;
+  }
+
+  std::shared_ptr<Executable> loaded(const tn_compile_request& part, const Piece& piece) {
+    const auto& saved = out_.saved_.parts;
+    size_t number = out_.parts_.size();
+    loopir::expect_saved(number < saved.size() && saved[number].nodes == piece.nodes,
+                         "the pieces of another graph");
+    return load_executable(part, machine_, saved[number].code);
+  }
+
+  bool becomes_loops(uint32_t node) const try {
     CutOut part = cut_out(request_, {&node, 1});
     loopir::Program program = loopir::lower(
         part.request, lowering_options(Given::read(request_), device_of(machine_, request_)));
@@ -145,33 +172,40 @@ class Pieces {
     return false;
   }
 
- private:
   const tn_compile_request& request_;
   const Machine& machine_;
-  std::vector<std::shared_ptr<Executable>>& made_;
+  GraphModeCode& out_;
+  bool is_loaded_;
 };
 
-}  // namespace
-
 bool is_in_graph_mode(const tn_compile_request& request) {
-  return request.stage != TN_STAGE_SINGLE_OP && Given::read(request).cudagraphs;
+  if (request.stage == TN_STAGE_SINGLE_OP) return false;
+  Given given = Given::read(request);
+  return given.cudagraphs && !given.profile;  // which waits for the device
 }
 
-GraphModeCode::GraphModeCode(const tn_compile_request& request, const Machine& machine) {
-  Given given = Given::read(request);
-  Pieces pieces(request, machine, parts_);
+void GraphModeCode::record(const tn_compile_request& request, Pieces& pieces) {
   recordings::Outcome made = recordings::compile(
       request,
-      {.settings = recordings::settings_of(given, "inductor",
-                                           given.cudagraph_support_input_mutation, request),
+      {.settings = saved_.settings,
        .maker = {.code = [&](const Piece& piece, const auto&) { return pieces.code_of(piece); },
                  .takes_numbers = true},
        .draws_there = [&](uint32_t node) { return pieces.draws_there(node); }});
   recorded_ = std::move(made.recorded);
-  told_ = std::move(made.told);
+  saved_.told = std::move(made.told);
+}
+
+GraphModeCode::GraphModeCode(const tn_compile_request& request, const Machine& machine) {
+  Given given = Given::read(request);
+  saved_.settings =
+      recordings::settings_of(given, "inductor", given.cudagraph_support_input_mutation, request);
+  saved_.static_inputs.assign(request.static_inputs, request.static_inputs + request.n_static);
+  Pieces pieces(request, machine, *this, false);
+  record(request, pieces);
   if (recorded_) return;
   parts_.clear();
   parts_.push_back(inductor_cuda::compile(request, machine));
+  saved_.parts.assign(1, {});
 }
 
 void GraphModeCode::call(tn_call& c) { recorded_ ? recorded_->call(c) : parts_[0]->call(c); }
@@ -182,9 +216,70 @@ std::string GraphModeCode::describe(int32_t what) const {
   std::string out = inductor_cuda::describe(parts, what);
   if (what != TN_DESC_STATS_JSON) return out;
   std::vector<std::string> told, recorded;
-  if (!told_.empty()) told.push_back(told_);
+  if (!saved_.told.empty()) told.push_back(saved_.told);
   if (recorded_) told = recorded_->told(), recorded = recorded_->recorded();
   return recordings::with_lists(std::move(out), told, recorded);
+}
+
+// ---- saved
+
+template <class V>
+void fields(V& v, SavedRecordings::Part& p) {
+  v(p.nodes);
+  v(p.code);
+}
+
+template <class V>
+void fields(V& v, SavedRecordings& s) {
+  loopir::each(v, s.settings, s.static_inputs, s.draws_there, s.parts, s.told);
+}
+
+std::string GraphModeCode::serialize() {
+  SavedRecordings out = saved_;
+  for (size_t i = 0; i < out.parts.size(); ++i) out.parts[i].code = parts_[i]->serialize();
+  loopir::Expressions none_are_named;
+  loopir::Writer writer(none_are_named);
+  writer(out);
+  return with_head(SavedKind::graph_mode, writer.take());
+}
+
+GraphModeCode::GraphModeCode(const tn_compile_request& request, const Machine& machine,
+                             std::string_view saved_bytes) {
+  SavedKind kind{};
+  loopir::Reader reader(body_of(saved_bytes, kind));
+  loopir::expect_saved(kind == SavedKind::graph_mode,
+                       "a list of launches where recordings are expected");
+  reader(saved_);
+  reader.finish();
+  graph g(request);
+  if (Given::read(request).cuda_launch_blocking && !saved_.settings.is_blocking)
+    throw tenon::plugin::error(
+        TN_FAILED_PRECONDITION,
+        "the code was saved as recordings, and inductor.cuda_launch_blocking "
+        "is on, which allows none; turn it off or compile again");
+  for (uint32_t i : saved_.static_inputs)
+    loopir::expect_saved(i < g.inputs().size(), "a parameter that is no input");
+  const recordings::Settings& asked = saved_.settings;
+  loopir::expect_saved(
+      asked.n_symbols == g.symbols().size() &&
+          (asked.has_sizes ? asked.n_symbols > 0 && asked.sizes.size() % asked.n_symbols == 0
+                           : asked.sizes.empty()),
+      "the code of a graph with other symbols");
+  tn_compile_request known = request;
+  if (known.n_static == 0) {  // files do not tell which inputs are parameters
+    known.static_inputs = saved_.static_inputs.data();
+    known.n_static = static_cast<uint32_t>(saved_.static_inputs.size());
+  }
+  bool is_recorded = saved_.parts.size() != 1 || !saved_.parts[0].nodes.empty();
+  if (!is_recorded) {
+    parts_.push_back(load_executable(request, machine, saved_.parts[0].code));
+    return;
+  }
+  Pieces pieces(known, machine, *this, true);
+  record(known, pieces);
+  loopir::expect_saved(recorded_ && parts_.size() == saved_.parts.size(),
+                       "the pieces of another graph");
+  for (SavedRecordings::Part& part : saved_.parts) part.code.clear();
 }
 
 }  // namespace inductor_cuda

@@ -31,7 +31,8 @@ class Grouping {
   // What a launch has room for.
   static constexpr size_t most_members = 24, most_parameters = 400;
   static constexpr uint32_t most_loops = 1024;
-  static constexpr int64_t most_blocks = 2048;  // more are worth a launch
+  // More blocks are worth a launch, but for those of one code: a step of an optimiser.
+  static constexpr int64_t most_blocks = 2048, most_blocks_alike = int64_t{1} << 20;
 
   const CompiledKernel& kernel(size_t item) const { return parts_.kernels.at(item); }
 
@@ -41,7 +42,7 @@ class Grouping {
     return k.plans.size() <= 2 && std::ranges::all_of(k.plans, [&](const KernelPlan& plan) {
              return !plan.has_checks && !plan.has_global_scratch() &&
                     plan.form.threads == k.plans[0].form.threads &&
-                    parts_.program.expressions.hint(plan.blocks) <= most_blocks;
+                    parts_.program.expressions.hint(plan.blocks) <= most_blocks_alike;
            });
   }
 
@@ -50,6 +51,19 @@ class Grouping {
     for (Id& b : buffers)
       for (const Update& u : parts_.updates)
         if (u.buffer == b) b = u.input;
+  }
+
+  bool is_large(const CompiledKernel& k) const {
+    return parts_.program.expressions.hint(k.plans[0].blocks) > most_blocks;
+  }
+
+  /// Whether they seem to be one code; that they are is known once there is code.
+  static bool are_alike(const CompiledKernel& a, const CompiledKernel& b) {
+    const KernelPlan &one = a.plans[0], &other = b.plans[0];
+    return a.plans.size() == b.plans.size() && one.form.kind == other.form.kind &&
+           one.form.vector == other.form.vector && one.buffers.size() == other.buffers.size() &&
+           one.numbers.size() == other.numbers.size() &&
+           one.host_numbers.size() == other.host_numbers.size();
   }
 
   static bool meet(const loopir::Ids& a, const loopir::Ids& b) {
@@ -67,7 +81,10 @@ class Grouping {
     auto* nest = std::get_if<loopir::Kernel>(&parts_.schedule.items[item]);
     bool is_free = !meet(access.writes, writes_) && !meet(access.writes, reads_) &&
                    !meet(access.reads, writes_);
-    return is_free && open_.size() < most_members && loops_ + nest->n_loops <= most_loops &&
+    const CompiledKernel& first = kernel(open_[0]);
+    bool is_apart = (is_large(k) || is_large(first)) && !are_alike(k, first);
+    return is_free && !is_apart && open_.size() < most_members &&
+           loops_ + nest->n_loops <= most_loops &&
            parameters_ + parameters_of(k) <= most_parameters &&
            k.plans[0].form.threads == kernel(open_[0]).plans[0].form.threads;
   }

@@ -5,6 +5,7 @@
 // a digest; one that is damaged is a miss.
 #include "kernel_code.h"
 
+#include "disk_cache.h"
 #include "emit/kernel_function.h"
 #include "image.h"
 
@@ -87,14 +88,10 @@ std::string name_versions(loopir::Program& program, CompiledKernel& kernel,
   return "cuda-" + digest(all);
 }
 
-std::optional<std::string> from_disk(tn_ctx* ctx, const std::string& name) {
-  if (!ctx) return std::nullopt;
-  constexpr size_t digest_size = 32;
-  auto bytes = tenon::plugin::cache_get(ctx, name);
-  if (!bytes || bytes->size() < digest_size) return std::nullopt;
-  std::string body = bytes->substr(digest_size);
-  if (digest(body) != std::string_view(*bytes).substr(0, digest_size)) return std::nullopt;
-  return body;
+std::optional<std::string> saved_image(const SavedImages* saved, const std::string& name) {
+  if (!saved) return std::nullopt;
+  auto at = saved->find(name);
+  return at == saved->end() ? std::nullopt : std::optional(at->second);
 }
 
 IrModule emitted(loopir::Program& program, const CompiledKernel& kernel, const CodeOptions& options,
@@ -176,6 +173,12 @@ void add_checks(const Device& device, CompiledKernel& kernel) {
   tenon::plugin::check(device.api->add_check(tenon::plugin::str(divisor), &kernel.divisor_check));
 }
 
+void find_functions(const Device& device, CompiledKernel& kernel) {
+  for (const std::string& symbol : kernel.symbols)
+    kernel.functions.push_back(kernel.code->kernel(symbol));
+  add_checks(device, kernel);
+}
+
 }  // namespace
 
 std::string text_of(const Device& device, const CodeOptions& options) {
@@ -184,14 +187,18 @@ std::string text_of(const Device& device, const CodeOptions& options) {
               options.may_alias);
 }
 
-std::shared_ptr<const LoadedCode> code_of(tn_ctx* ctx, const Device& device,
+std::shared_ptr<const LoadedCode> code_of(const CodeStore& store, const Device& device,
                                           const std::string& name,
                                           const std::function<std::string()>& make_image,
                                           CodeStatistics& statistics, std::string& made) {
   std::shared_ptr<const LoadedCode> out = known().find(on_device(device, name));
   if (out) {
     ++statistics.from_process;
-  } else if (auto image = from_disk(ctx, name)) {
+  } else if (auto saved = saved_image(store.saved, name)) {
+    // Not told to the process: others would rely on what this file says.
+    ++statistics.from_disk;
+    return std::make_shared<const LoadedCode>(device, *saved);
+  } else if (auto image = from_disk(store.ctx, name)) {
     out = std::make_shared<const LoadedCode>(device, std::move(*image));
     ++statistics.from_disk;
   } else {
@@ -199,7 +206,7 @@ std::shared_ptr<const LoadedCode> code_of(tn_ctx* ctx, const Device& device,
     std::string code = assembled(device, made);
     if (is_simt(device.arch)) made.clear();
     out = std::make_shared<const LoadedCode>(device, code);
-    if (ctx) tenon::plugin::cache_put(ctx, name, digest(code) + code);
+    to_disk(store.ctx, name, code);
   }
   known().add(on_device(device, name), out);
   statistics.bytes += static_cast<int64_t>(out->image().size());
@@ -229,17 +236,49 @@ void make_code(tn_ctx* ctx, loopir::Program& program, std::span<CompiledKernel* 
   statistics.distinct += static_cast<uint32_t>(codes.size());
   make(program, unmade, device, options);
   for (Unmade& one : unmade) {
-    tenon::plugin::cache_put(ctx, one.name, digest(one.code) + one.code);
+    to_disk(ctx, one.name, one.code);
     codes[one.name] = std::make_shared<const LoadedCode>(device, std::move(one.code));
   }
   for (const auto& [name, code] : codes) known().add(on_device(device, name), code);
   for (size_t i = 0; i < kernels.size(); ++i) {
     kernels[i]->code = codes.at(names[i]);
     statistics.bytes += static_cast<int64_t>(kernels[i]->code->image().size());
-    for (const std::string& symbol : kernels[i]->symbols)
-      kernels[i]->functions.push_back(kernels[i]->code->kernel(symbol));
-    add_checks(device, *kernels[i]);
+    kernels[i]->code_name = names[i];
+    find_functions(device, *kernels[i]);
   }
+}
+
+uint32_t spilled_bytes(const Device& device, const CompiledKernel& kernel) {
+  if (!TN_HAS(device.api, kernel_facts) || !device.api->kernel_facts) return 0;
+  uint32_t out = 0;
+  for (tn_cuda_kernel* function : kernel.functions) {
+    tn_cuda_kernel_facts facts{};
+    facts.struct_size = sizeof facts;
+    tenon::plugin::check(device.api->kernel_facts(function, &facts));
+    out = std::max(out, facts.local_bytes);
+  }
+  return out;
+}
+
+void take_code(const SavedImages& saved, const Device& device,
+               std::span<CompiledKernel* const> kernels) {
+  std::map<std::string, std::shared_ptr<const LoadedCode>> codes;
+  for (CompiledKernel* kernel : kernels) try {
+      std::shared_ptr<const LoadedCode>& code = codes[kernel->code_name];
+      if (!code) code = known().find(on_device(device, kernel->code_name));
+      if (!code) {
+        std::optional<std::string> image = saved_image(&saved, kernel->code_name);
+        if (!image) throw error(TN_DATA_LOSS, "it is not there");
+        code = std::make_shared<const LoadedCode>(device, *std::move(image));
+      }
+      kernel->code = code;
+      find_functions(device, *kernel);
+    } catch (const error& why) {
+      if (why.code == TN_UNAVAILABLE) throw;  // the device is lost
+      throw error(TN_DATA_LOSS,
+                  text("saved code: that of kernel {} cannot be loaded: {}; compile it again",
+                       kernel->name, why.what()));
+    }
 }
 
 }  // namespace inductor_cuda

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -27,6 +28,7 @@ struct CompiledKernel {
   std::vector<CompiledKernel*> members;  // of a group, in the order of their blocks
   size_t item = 0;                       // of the schedule
   std::string ptx;                       // for people; empty where the code comes from a cache
+  std::string code_name;                 // of the image; of a member of a group none
   std::shared_ptr<const LoadedCode> code;
   std::vector<std::string> symbols;        // by version
   std::vector<tn_cuda_kernel*> functions;  // by version
@@ -55,9 +57,18 @@ struct CodeStatistics {
   int64_t bytes = 0;
 };
 
-/// Code of this name: of the process, of the host's cache where there is a context, or what
-/// `make_image` gives, which is also put in `made`. Threads: any.
-std::shared_ptr<const LoadedCode> code_of(tn_ctx* ctx, const Device& device,
+/// Images by name, as they were saved with an executable.
+using SavedImages = std::map<std::string, std::string>;
+
+/// Where code is looked for beside the process.
+struct CodeStore {
+  tn_ctx* ctx = nullptr;               // the host's cache
+  const SavedImages* saved = nullptr;  // what an executable was saved with
+};
+
+/// Code of this name: of the process, of the store, or what `make_image` gives, which is also put in
+/// `made`. Threads: any.
+std::shared_ptr<const LoadedCode> code_of(const CodeStore& store, const Device& device,
                                           const std::string& name,
                                           const std::function<std::string()>& make_image,
                                           CodeStatistics& statistics, std::string& made);
@@ -67,5 +78,11 @@ std::string text_of(const Device& device, const CodeOptions& options);
 /// Gives the kernels their symbols and code. Throws KernelFailure. Threads: any.
 void make_code(tn_ctx* ctx, loopir::Program& program, std::span<CompiledKernel* const> kernels,
                const Device& device, const CodeOptions& options, CodeStatistics& statistics);
+/// Bytes that a thread of the kernel keeps in memory, for want of registers.
+uint32_t spilled_bytes(const Device& device, const CompiledKernel& kernel);
+/// Gives kernels that have their symbols the code that they were saved with. Throws `error`
+/// (TN_DATA_LOSS) where it is not there, or the device does not take it. Threads: any.
+void take_code(const SavedImages& saved, const Device& device,
+               std::span<CompiledKernel* const> kernels);
 
 }  // namespace inductor_cuda

@@ -1,6 +1,8 @@
 // Trials of algorithms.
 #include "tuning.h"
 
+#include "timing_driver.h"
+
 #include <loopir/making/digest.h>
 #include <loopir/program.h>
 
@@ -110,50 +112,6 @@ class Trial {
   std::vector<void*> addresses_;
 };
 
-/// What trials ask of the driver.
-struct Driver {
-  using Result = int32_t;
-  using GetProcAddress = Result (*)(const char* symbol, void** function, int version,
-                                    uint64_t flags, int32_t* found);
-  Result (*cuStreamCreateWithPriority)(void** stream, unsigned flags, int priority);
-  Result (*cuStreamDestroy)(void* stream);
-  Result (*cuStreamSynchronize)(void* stream);
-  Result (*cuMemcpyAsync)(uint64_t to, uint64_t from, size_t bytes, void* stream);
-  Result (*cuEventCreate)(void** event, unsigned flags);
-  Result (*cuEventDestroy)(void* event);
-  Result (*cuEventRecord)(void* event, void* stream);
-  Result (*cuEventElapsedTime)(float* milliseconds, void* begin, void* end);
-
-  explicit Driver(const Device& device) {
-    void* find = nullptr;
-    check(device.api->library_symbol(tenon::plugin::str("libcuda.so.1"),
-                                     tenon::plugin::str("cuGetProcAddress_v2"), &find));
-    auto get = [&](const char* name, auto& function) {
-      constexpr int driver_version = 13000;
-      int32_t found = 0;
-      void* out = nullptr;
-      done(reinterpret_cast<GetProcAddress>(find)(name, &out, driver_version, 0, &found), name);
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(out);
-    };
-    get("cuStreamCreateWithPriority", cuStreamCreateWithPriority);
-    get("cuStreamDestroy", cuStreamDestroy);
-    get("cuStreamSynchronize", cuStreamSynchronize);
-    get("cuMemcpyAsync", cuMemcpyAsync);
-    get("cuEventCreate", cuEventCreate);
-    get("cuEventDestroy", cuEventDestroy);
-    get("cuEventRecord", cuEventRecord);
-    get("cuEventElapsedTime", cuEventElapsedTime);
-  }
-  static void done(Result result, const char* call) {
-    if (result != 0)
-      throw tenon::plugin::error(
-          TN_UNKNOWN,
-          text("max_autotune: {} gives {}; another option than max_autotune does without "
-               "trials",
-               call, result));
-  }
-};
-
 /// A stream of the trials' own, with events on it, and copies that keep the device busy for a while.
 class TrialStream {
  public:
@@ -162,8 +120,9 @@ class TrialStream {
     int64_t bytes = copied_bytes;
     for (tensor* t : {&from_, &to_})
       *t = tensor::empty({&bytes, 1}, TN_U8, device.type, device.index);
-    Driver::done(driver_.cuStreamCreateWithPriority(&stream_, non_blocking, 0), "a stream");
-    for (void** event : {&begin_, &end_}) Driver::done(driver_.cuEventCreate(event, 0), "an event");
+    TimingDriver::done(driver_.cuStreamCreateWithPriority(&stream_, non_blocking, 0), "a stream");
+    for (void** event : {&begin_, &end_})
+      TimingDriver::done(driver_.cuEventCreate(event, 0), "an event");
   }
   TrialStream(const TrialStream&) = delete;
   ~TrialStream() {
@@ -173,23 +132,24 @@ class TrialStream {
     driver_.cuStreamDestroy(stream_);
   }
   void* handle() const { return stream_; }
-  void wait() { Driver::done(driver_.cuStreamSynchronize(stream_), "waiting for a trial"); }
+  void wait() { TimingDriver::done(driver_.cuStreamSynchronize(stream_), "waiting for a trial"); }
 
   /// Microseconds on the device of what `enqueue` enqueues, behind some copies; and of the host.
   template <class F>
   double time(int copies, F&& enqueue, double* of_host = nullptr) {
     for (int i = 0; i < copies; ++i)
-      Driver::done(driver_.cuMemcpyAsync(address(to_), address(from_), copied_bytes, stream_),
-                   "a copy");
-    Driver::done(driver_.cuEventRecord(begin_, stream_), "an event");
+      TimingDriver::done(driver_.cuMemcpyAsync(address(to_), address(from_), copied_bytes, stream_),
+                         "a copy");
+    TimingDriver::done(driver_.cuEventRecord(begin_, stream_), "an event");
     Clock::time_point start = Clock::now();
     enqueue();
     if (of_host) *of_host = microseconds_since(start);
-    Driver::done(driver_.cuEventRecord(end_, stream_), "an event");
+    TimingDriver::done(driver_.cuEventRecord(end_, stream_), "an event");
     wait();
     constexpr double microseconds_of_ms = 1e3;
     float milliseconds = 0;
-    Driver::done(driver_.cuEventElapsedTime(&milliseconds, begin_, end_), "the time of a trial");
+    TimingDriver::done(driver_.cuEventElapsedTime(&milliseconds, begin_, end_),
+                       "the time of a trial");
     return static_cast<double>(milliseconds) * microseconds_of_ms;
   }
   static constexpr double microseconds_of_copy = 50;  // at least, where memory has 5 TB/s
@@ -198,7 +158,7 @@ class TrialStream {
   static constexpr int64_t copied_bytes = int64_t{128} << 20;
   static uint64_t address(const tensor& t) { return reinterpret_cast<uint64_t>(t->data); }
 
-  Driver driver_;
+  TimingDriver driver_;
   tensor from_, to_;
   void *stream_ = nullptr, *begin_ = nullptr, *end_ = nullptr;
 };

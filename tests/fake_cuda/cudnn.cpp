@@ -299,6 +299,8 @@ EXPORTED const char* cudnnGetErrorString(dnn::Status status) {
   return status == dnn::not_supported ? "CUDNN_STATUS_NOT_SUPPORTED" : "CUDNN_STATUS_OF_THE_DOUBLE";
 }
 
+EXPORTED size_t cudnnGetVersion() { return 91900; }
+
 EXPORTED dnn::Status cudnnBackendCreateDescriptor(dnn::DescriptorType type, dnn::Descriptor* out) {
   return call("cudnnBackendCreateDescriptor", [&]() -> dnn::Status {
     *out = new Descriptor{type};

@@ -63,6 +63,7 @@ enum AttributeType : int32_t {
   type_descriptor = 15,
   type_reduction = 18,
   type_behavior_note = 19,
+  type_text = 24,
 };
 
 enum Attribute : int32_t {
@@ -83,6 +84,7 @@ enum Attribute : int32_t {
   plan_handle = 400,
   plan_engine_config = 401,
   plan_workspace_bytes = 402,
+  plan_description = 405,  // JSON
   forward_alpha = 700,  // then: beta, the convolution, weights, source, result
   of_source_alpha = 706,
   of_weights_alpha = 712,
@@ -156,6 +158,7 @@ enum BehaviorNote : int32_t { note_runtime_compilation = 0 };
   F(Status, cudnnCreate, (Handle * handle))                                               \
   F(Status, cudnnSetStream, (Handle handle, Stream stream))                               \
   F(const char*, cudnnGetErrorString, (Status status))                                    \
+  F(size_t, cudnnGetVersion, ())                                                          \
   F(Status, cudnnBackendCreateDescriptor, (DescriptorType type, Descriptor * descriptor)) \
   F(Status, cudnnBackendDestroyDescriptor, (Descriptor descriptor))                       \
   F(Status, cudnnBackendFinalize, (Descriptor descriptor))                                \

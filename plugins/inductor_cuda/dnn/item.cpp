@@ -39,14 +39,17 @@ std::string name_of(const loopir::Item& item) {
 }  // namespace
 
 DnnItem::DnnItem(const loopir::Program& program, const loopir::Item& item, const Device& device,
-                 const DnnOptions& options, const Tuning* tuning)
+                 const DnnRequest& request, const Tuning* tuning)
     : name_(name_of(item)), device_(device) {
   std::string why;
   library_ = DnnLibrary::of(device, &why);
+  if (!library_)
+    throw error(TN_FAILED_PRECONDITION,
+                text("{} is done by cuDNN: {}; install it, or compile again", name_, why));
   auto problem = problem_of(program, item);
-  if (library_ && problem) {
+  if (problem) {
     native_stream(device, nullptr);  // it looks at the thread's device
-    plan_ = DnnPlan::find(*library_, problem->graph, options, why, tuning);
+    plan_ = DnnPlan::find(*library_, problem->graph, request, why, tuning);
   }
   if (!plan_) throw error(TN_INTERNAL, text("{} has no way through cuDNN: {}", name_, why));
   problem_ = std::move(*problem);
@@ -113,14 +116,14 @@ void DnnItem::run(std::span<void* const> pointers, void* workspace, tn_stream* s
 }
 
 bool has_dnn_plan(const loopir::Program& program, const loopir::Item& item, const Device& device,
-                  const DnnOptions& options) {
+                  const DnnRequest& request) {
   const DnnLibrary* library = DnnLibrary::of(device);
   if (!library) return false;
   auto problem = problem_of(program, item);
   if (!problem) return false;
   native_stream(device, nullptr);
   std::string why;
-  return DnnPlan::find(*library, problem->graph, options, why) != nullptr;
+  return DnnPlan::find(*library, problem->graph, request, why) != nullptr;
 }
 
 }  // namespace inductor_cuda

@@ -11,7 +11,7 @@ class DnnItem {
  public:
   /// Throws where the library has no way: the steps that become items are those that it has one for.
   DnnItem(const loopir::Program& program, const loopir::Item& item, const Device& device,
-          const DnnOptions& options, const Tuning* tuning);
+          const DnnRequest& request, const Tuning* tuning);
 
   int64_t workspace_bytes() const { return workspace_bytes_; }
   /// Enqueues. `pointers` are by buffer; the workspace has so many bytes.
@@ -29,6 +29,6 @@ class DnnItem {
 
 /// Whether the library is there and has a way for the item.
 bool has_dnn_plan(const loopir::Program& program, const loopir::Item& item, const Device& device,
-                  const DnnOptions& options);
+                  const DnnRequest& request);
 
 }  // namespace inductor_cuda

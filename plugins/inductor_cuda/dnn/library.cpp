@@ -19,6 +19,8 @@ DnnLibrary::DnnLibrary(const Device& device) {
 #define LOOK_UP(result, name, parameters) look_up(device, file, #name, functions_.name);
   TENON_CUDNN_FUNCTIONS(LOOK_UP)
 #undef LOOK_UP
+  identity_ = text("cudnn {} {} multiprocessors {} driver {}", functions_.cudnnGetVersion(),
+                   device.arch, device.facts.multiprocessors, device.facts.driver_version);
   native_stream(device, nullptr);  // makes the device the thread's own
   check(functions_.cudnnCreate(&handle_), "cudnnCreate", "cuDNN does not start");
 }

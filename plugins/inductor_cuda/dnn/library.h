@@ -17,6 +17,8 @@ class DnnLibrary {
 
   const dnn::Functions& functions() const { return functions_; }
   dnn::Handle handle() const { return handle_; }
+  /// What plans depend on beside their graphs: its version, the device, the driver.
+  const std::string& identity() const { return identity_; }
   /// Throws an error that names the call, `subject` and the status.
   void check(dnn::Status status, const char* call, const std::string& subject) const;
   /// Enqueues a plan on a stream. The handle serves one stream at a time.
@@ -28,6 +30,7 @@ class DnnLibrary {
 
   dnn::Functions functions_;
   dnn::Handle handle_ = nullptr;
+  std::string identity_;
   mutable std::mutex guarding_handle_;
 };
 

@@ -1,6 +1,8 @@
 // From operations as data to descriptors, an engine, a plan.
 #include "plan.h"
 
+#include "../disk_cache.h"
+
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -292,6 +294,10 @@ std::optional<DnnPlan::Choice> DnnPlan::choice(std::unique_ptr<DnnDescriptor> en
   Choice out{std::move(engine_config),
              std::make_unique<DnnDescriptor>(library_, dnn::plan_descriptor)};
   out.plan->set(dnn::plan_engine_config, dnn::type_descriptor, out.config->get());
+  return finished(std::move(out));
+}
+
+std::optional<DnnPlan::Choice> DnnPlan::finished(Choice out) const {
   out.plan->set(dnn::plan_handle, dnn::type_handle, library_.handle());
   if (library_.functions().cudnnBackendFinalize(out.plan->get()) != dnn::success)
     return std::nullopt;
@@ -302,6 +308,31 @@ std::optional<DnnPlan::Choice> DnnPlan::choice(std::unique_ptr<DnnDescriptor> en
                  "cudnnBackendGetAttribute", subject);
   if (out.workspace_bytes > most_bytes_of_plan) return std::nullopt;
   return out;
+}
+
+/// Whether the library makes the plan from what it said of one like it.
+bool DnnPlan::restore(const std::string& description) try {
+  Choice out{nullptr, std::make_unique<DnnDescriptor>(library_, dnn::plan_descriptor)};
+  out.plan->set_bytes(dnn::plan_description, dnn::type_text,
+                      static_cast<int64_t>(description.size()), description.data());
+  std::optional<Choice> made = finished(std::move(out));
+  if (made) choice_ = std::move(*made);
+  return made.has_value();
+} catch (const tenon::plugin::error&) {
+  return false;
+}
+
+/// Empty where the library has none.
+std::string DnnPlan::description() const {
+  const dnn::Functions& f = library_.functions();
+  auto get = [&](int64_t wanted, int64_t& count, char* out) {
+    return f.cudnnBackendGetAttribute(choice_.plan->get(), dnn::plan_description, dnn::type_text,
+                                      wanted, &count, out) == dnn::success;
+  };
+  int64_t count = 0;
+  if (!get(0, count, nullptr) || count <= 0) return "";
+  std::string out(static_cast<size_t>(count), '\0');
+  return get(count, count, out.data()) ? out : "";
 }
 
 bool DnnPlan::make(const DnnGraph& graph, const DnnOptions& options, const Tuning* tuning,
@@ -408,21 +439,38 @@ struct Known {
 };
 using Key = std::tuple<const DnnLibrary*, DnnOptions, bool, std::string>;
 
+/// Where descriptions of plans lie in the host's cache. Trials keep their choice elsewhere.
+std::string name_on_disk(const DnnLibrary& library, const DnnGraph& graph,
+                         const DnnOptions& options) {
+  return "cudnn-" +
+         loopir::digest(text("{}\n{} {}{}{}", library.identity(), graph.key(), options.allows_tf32,
+                             options.deterministic, options.may_round_bias));
+}
+
 }  // namespace
 
 std::shared_ptr<const DnnPlan> DnnPlan::find(const DnnLibrary& library, const DnnGraph& graph,
-                                             const DnnOptions& options, std::string& why_not,
+                                             const DnnRequest& request, std::string& why_not,
                                              const Tuning* tuning) {
   static std::mutex finding;
   static auto& all = *new std::map<Key, Known>;
   std::lock_guard lock(finding);
   if (all.size() >= most_plans) all.clear();
-  Key key{&library, options, tuning != nullptr, graph.key()};
+  Key key{&library, request.options, tuning != nullptr, graph.key()};
   auto at = all.find(key);
   if (at == all.end()) {
     std::shared_ptr<DnnPlan> made(new DnnPlan(library, graph));
     Known known;
-    if (made->make(graph, options, tuning, known.why_not)) known.plan = std::move(made);
+    const bool is_kept = request.cache && !tuning;
+    std::string name = is_kept ? name_on_disk(library, graph, request.options) : "";
+    std::optional<std::string> kept = is_kept ? from_disk(request.cache, name) : std::nullopt;
+    if (kept && made->restore(*kept)) {
+      known.plan = std::move(made);
+    } else if (made->make(graph, request.options, tuning, known.why_not)) {
+      if (std::string said = is_kept ? made->description() : ""; !said.empty())
+        to_disk(request.cache, name, said);
+      known.plan = std::move(made);
+    }
     at = all.emplace(std::move(key), std::move(known)).first;
   }
   why_not = at->second.why_not;

@@ -2,7 +2,9 @@
 //
 // The library's heuristic lists engines, the best one first; the first that may be taken, can be
 // made, and needs no more workspace than there may be is the plan. Plans are kept for the process,
-// since some take the library half a second: a network's equal layers share one.
+// since some take the library half a second: a network's equal layers share one. They are kept on
+// disk, too, as the library describes them: with the code that it compiled for them, which for the
+// gradients of attention takes it more than a second.
 #pragma once
 
 #include "../tuning.h"
@@ -22,6 +24,12 @@ struct DnnOptions {
   bool deterministic = false;  // no sums in the order in which blocks come
   bool may_round_bias = true;  // to the dtype of 16-bit images
   auto operator<=>(const DnnOptions&) const = default;
+};
+
+/// What is asked of the library, and where plans are kept that take it long to make.
+struct DnnRequest {
+  DnnOptions options;
+  tn_ctx* cache = nullptr;  // of the host, on disk
 };
 
 constexpr uint32_t dnn_alignment = 16;  // of addresses, in bytes
@@ -62,7 +70,7 @@ class DnnPlan {
   /// Null, with the reason, where the library has none. Throws where it fails. Where there is
   /// `tuning`, the fastest of those that it has ready, in place of its first choice.
   static std::shared_ptr<const DnnPlan> find(const DnnLibrary& library, const DnnGraph& graph,
-                                             const DnnOptions& options, std::string& why_not,
+                                             const DnnRequest& request, std::string& why_not,
                                              const Tuning* tuning = nullptr);
 
   int64_t workspace_bytes() const { return choice_.workspace_bytes; }
@@ -82,6 +90,9 @@ class DnnPlan {
   void choose(const DnnGraph& graph, const DnnOptions& options, const Tuning& tuning,
               std::vector<Choice>& choices);
   std::optional<Choice> choice(std::unique_ptr<DnnDescriptor> engine_config) const;
+  std::optional<Choice> finished(Choice unfinished) const;
+  bool restore(const std::string& description);
+  std::string description() const;
   void run(const Choice& choice, std::span<void* const> addresses, void* workspace,
            dnn::Stream stream, const std::string& name) const;
 

@@ -73,7 +73,7 @@ int64_t DnnSteps::filled_channels(const View& source, int64_t groups) const {
 /// Adds the step with a copy of its result into `to`, or takes back all that was added since.
 template <class Step>
 bool DnnSteps::keep(Step step, size_t before, const View& to) {
-  if (!has_dnn_plan(l_.program, loopir::Item(step), device_, options_)) {
+  if (!has_dnn_plan(l_.program, loopir::Item(step), device_, request_)) {
     l_.steps.resize(before);
     return false;
   }
@@ -213,10 +213,10 @@ bool DnnSteps::keep_convolution(Convolution c, size_t before, const View& to) {
   bool is_direct = is_channels_last(c.result) && l_.dtype_of(c.result) == c.dtype;
   if (!is_direct) c.result = channels_last(c.dtype, c.result.sizes, c.name);
   auto has_plan = [&](const Convolution& like) {
-    return has_dnn_plan(l_.program, loopir::Item(like), device_, options_);
+    return has_dnn_plan(l_.program, loopir::Item(like), device_, request_);
   };
   if (!c.bias || has_plan(c)) return keep(std::move(c), before, to);
-  if (options_.may_round_bias && l_.dtype_of(*c.bias) != c.dtype) {
+  if (request_.options.may_round_bias && l_.dtype_of(*c.bias) != c.dtype) {
     size_t steps = l_.steps.size();
     Convolution narrow = c;
     narrow.bias = rounded(*c.bias, c.dtype, c.name);
@@ -302,7 +302,7 @@ bool DnnSteps::add(const AttentionGradient& given) {
     l_.store(dense, i, l_.at(*a.log_sums, i), given.name);
     g.of.log_sums = dense;
   }
-  if (!has_dnn_plan(l_.program, loopir::Item(g), device_, options_)) {
+  if (!has_dnn_plan(l_.program, loopir::Item(g), device_, request_)) {
     l_.steps.resize(before);
     return false;
   }

@@ -18,8 +18,8 @@ struct Square;
 
 class DnnSteps {
  public:
-  DnnSteps(StepLoops& loops, const Device& device, const DnnOptions& options)
-      : l_(loops), x_(loops.x), device_(device), options_(options) {}
+  DnnSteps(StepLoops& loops, const Device& device, const DnnRequest& request)
+      : l_(loops), x_(loops.x), device_(device), request_(request) {}
 
   /// False, with nothing added, where the library has no way.
   bool add(const loopir::Convolution& c);
@@ -50,7 +50,7 @@ class DnnSteps {
   StepLoops& l_;
   loopir::Expressions& x_;
   Device device_;
-  DnnOptions options_;
+  DnnRequest request_;
 };
 
 }  // namespace inductor_cuda

@@ -24,7 +24,7 @@ namespace inductor_cuda {
 struct StepOptions {
   int64_t windows_bytes = int64_t{256} << 20;  // written out at a time
   const Device* dnn_device = nullptr;          // null: cuDNN is not asked
-  DnnOptions dnn = {};
+  DnnRequest dnn = {};
 };
 
 class ConvolutionSteps {

@@ -24,7 +24,7 @@ int64_t tiles_of(int64_t n) { return (n + product_tile - 1) / product_tile; }
 
 }  // namespace
 
-OwnProduct::OwnProduct(tn_ctx* ctx, const Device& device, const ProductKernel& kernel,
+OwnProduct::OwnProduct(const CodeStore& store, const Device& device, const ProductKernel& kernel,
                        CodeStatistics& statistics)
     : api_(device.api) {
   std::string key =
@@ -34,7 +34,8 @@ OwnProduct::OwnProduct(tn_ctx* ctx, const Device& device, const ProductKernel& k
     return image_of([&](std::string_view arch) { return emitted(kernel, symbol, arch); },
                     device.arch);
   };
-  code_ = code_of(ctx, device, "cuda-" + loopir::digest(key), make, statistics, ptx_);
+  code_name_ = "cuda-" + loopir::digest(key);
+  code_ = code_of(store, device, code_name_, make, statistics, ptx_);
   function_ = code_->kernel(symbol);
 }
 

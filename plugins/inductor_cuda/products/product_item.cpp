@@ -36,7 +36,7 @@ void tell_what_is_touched(const Device& device, const Problem& p, std::span<void
 
 }  // namespace
 
-ProductItem::ProductItem(tn_ctx* ctx, const loopir::Program& program,
+ProductItem::ProductItem(const CodeStore& store, const loopir::Program& program,
                          const loopir::Product& product, const Device& device,
                          const ProductOptions& options, const Tuning* tuning,
                          CodeStatistics& statistics)
@@ -53,15 +53,15 @@ ProductItem::ProductItem(tn_ctx* ctx, const loopir::Program& program,
   if (library_) return;
   std::vector<int64_t> hints;
   for (const loopir::Symbol& s : program.expressions.symbols) hints.push_back(s.hint);
-  own(ctx, problem_of(program, product_, hints), statistics);
+  own(store, problem_of(program, product_, hints), statistics);
 }
 
-std::shared_ptr<const OwnProduct> ProductItem::own(tn_ctx* ctx, const Problem& problem,
+std::shared_ptr<const OwnProduct> ProductItem::own(const CodeStore& store, const Problem& problem,
                                                    CodeStatistics& statistics) {
   std::lock_guard lock(making_);
   if (!own_)
     own_ = std::make_shared<const OwnProduct>(
-        ctx, device_, OwnProduct::kernel_of(problem, options_.contracts), statistics);
+        store, device_, OwnProduct::kernel_of(problem, options_.contracts), statistics);
   return own_;
 }
 
@@ -80,7 +80,7 @@ std::shared_ptr<const ProductPlan> ProductItem::plan(const loopir::Program& prog
     out->why_not = why_no_library_;
   if (out->by_library) return out;
   CodeStatistics not_told;
-  out->by_kernel = own(nullptr, out->problem, not_told);
+  out->by_kernel = own({}, out->problem, not_told);
   std::lock_guard lock(making_);
   last_reason_ = out->why_not;
   return out;
@@ -110,12 +110,17 @@ void ProductItem::run(const ProductPlan& plan, std::span<void* const> pointers, 
     return tell_what_is_touched(device_, p, pointers, workspace, stream);
   }
   CodeStatistics not_told;
-  own(nullptr, p, not_told)->run(p, pointers, stream);
+  own({}, p, not_told)->run(p, pointers, stream);
 }
 
 std::string ProductItem::why_own_kernel() const {
   std::lock_guard lock(making_);
   return library_ ? last_reason_ : why_no_library_;
+}
+
+void ProductItem::add_image(SavedImages& images) const {
+  std::lock_guard lock(making_);
+  if (own_) images.emplace(own_->code_name(), own_->image());
 }
 
 std::string ProductItem::ptx() const {

@@ -32,9 +32,9 @@ struct ProductPlan {
 class ProductItem {
  public:
   /// With `tuning` the library's algorithms are tried, where the sizes are numbers.
-  ProductItem(tn_ctx* ctx, const loopir::Program& program, const loopir::Product& product,
-              const Device& device, const ProductOptions& options, const Tuning* tuning,
-              CodeStatistics& statistics);
+  ProductItem(const CodeStore& store, const loopir::Program& program,
+              const loopir::Product& product, const Device& device, const ProductOptions& options,
+              const Tuning* tuning, CodeStatistics& statistics);
 
   std::shared_ptr<const ProductPlan> plan(const loopir::Program& program,
                                           std::span<const int64_t> table);
@@ -46,9 +46,10 @@ class ProductItem {
   std::string why_own_kernel() const;
   /// Of the kernel of our own, where there is one.
   std::string ptx() const;
+  void add_image(SavedImages& images) const;
 
  private:
-  std::shared_ptr<const OwnProduct> own(tn_ctx* ctx, const Problem& problem,
+  std::shared_ptr<const OwnProduct> own(const CodeStore& store, const Problem& problem,
                                         CodeStatistics& statistics);
   std::shared_ptr<const LtPlan> for_alignments(const ProductPlan& plan, const Alignments& found);
 

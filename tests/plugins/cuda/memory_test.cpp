@@ -123,15 +123,54 @@ TEST(CudaMemory, GoesBackBehindTheWorkOfOtherStreams) {
 TEST(CudaMemory, IsGivenBack) {
   TENON_NEEDS_THE_DOUBLE();
   synchronize(gpu);
+  empty_cache(gpu);
   FakeCudaCounts before = counts();
+  int64_t in_use = memory_stats(gpu).allocated_bytes;
   for (int i = 0; i < 1000; ++i) {
     Tensor x = moved(gpu, ones({100}));
     Tensor y = x.clone().t();
   }
   synchronize(gpu);
+  EXPECT_EQ(memory_stats(gpu).allocated_bytes, in_use) << "what a stream keeps is free";
+  empty_cache(gpu);
   EXPECT_EQ(counts().allocations, before.allocations);
   EXPECT_EQ(counts().bytes, before.bytes);
   EXPECT_GE(memory_stats(gpu).allocations, 2000);
+}
+
+Tensor floats_there(int64_t n) { return empty({n}, Dtype::f32, std::nullopt, gpu); }
+const void* place_of(const Tensor& t) { return impl_of(t)->data; }
+
+// A few pieces of small sizes wait for the stream's next allocations.
+TEST(CudaMemory, OfSmallTensorsIsKeptForTheStream) {
+  TENON_NEEDS_THE_DOUBLE();
+  synchronize(gpu);
+  empty_cache(gpu);
+  { Tensor warm = moved(gpu, ones({100})).clone(); }
+  uint64_t calls = counts().calls;
+  const void* last = nullptr;
+  for (int i = 0; i < 50; ++i) {
+    Tensor x = floats_there(90 + i);
+    if (i > 0 && i < 30) {
+      EXPECT_EQ(place_of(x), last) << i << ": of one size, rounded up";
+    }
+    last = place_of(x);
+  }
+  EXPECT_LE(counts().calls - calls, 1u) << "another size";
+  std::vector<Tensor> many;
+  for (int i = 0; i < 3000; ++i) many.push_back(floats_there(8000));
+  many.clear();
+  { Tensor large = floats_there(1 << 20); }
+  synchronize(gpu);
+  FakeCudaCounts held = counts();
+  empty_cache(gpu);
+  EXPECT_LE(held.bytes - counts().bytes, uint64_t{2} << 20);
+  Stream side(gpu);
+  {
+    StreamGuard on(side);
+    last = place_of(floats_there(100));
+  }
+  EXPECT_NE(place_of(floats_there(100)), last) << "another stream's";
 }
 
 TEST(CudaMemory, ThatIsGoneIsAnErrorAndTheNextCallWorks) {

@@ -26,6 +26,7 @@ TEST_F(CudaTrees, MemoryStaysTheSameOverManyReplays) {
   Tensor b = on_gpu(64, 1);
   for (int i = 0; i < 10; ++i) f({on_gpu(64, i), b});
   synchronize(gpu);
+  empty_cache(gpu);
   FakeCudaCounts before = counts();
   for (int i = 0; i < 10'000; ++i) {
     Tensors out = f({on_gpu(64, i), b});
@@ -34,6 +35,7 @@ TEST_F(CudaTrees, MemoryStaysTheSameOverManyReplays) {
     }
   }
   synchronize(gpu);
+  empty_cache(gpu);
   FakeCudaCounts after = counts();
   EXPECT_EQ(after.bytes, before.bytes);
   EXPECT_EQ(after.mapped_bytes, before.mapped_bytes);

@@ -5,8 +5,10 @@
 
 #include <inductor_cuda/compile.h>
 #include <inductor_cuda/image.h>
+#include <inductor_cuda/saved_form.h>
 #include <loopir/supported.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -169,6 +171,7 @@ struct Program {
     made->call(c);
   }
   std::string describe(int32_t what) { return made->describe(what); }
+  std::string serialize() { return made->serialize(); }
 };
 
 struct Simt : Backend {
@@ -178,8 +181,21 @@ struct Simt : Backend {
   std::unique_ptr<Program> compile(const tn_compile_request& request) {
     count_memory();
     simt::make_images();
+    auto made = inductor_cuda::compile(request, machine());
+    // So that all that is compiled runs as what was loaded.
+    if (std::getenv("SIMT_SAVES"))
+      made = inductor_cuda::load_executable(request, machine(), made->serialize());
+    return with_constants(request, std::move(made));
+  }
+  std::unique_ptr<Program> load(const tn_compile_request& request, std::string_view bytes) {
+    count_memory();
+    return with_constants(request, inductor_cuda::load_executable(request, machine(), bytes));
+  }
+  static inductor_cuda::Machine machine() { return {.api = api(), .device_type = TN_DEV_CPU}; }
+  static std::unique_ptr<Program> with_constants(const tn_compile_request& request,
+                                                 std::unique_ptr<inductor_cuda::Executable> made) {
     auto out = std::make_unique<Program>();
-    out->made = inductor_cuda::compile(request, {.api = api(), .device_type = TN_DEV_CPU});
+    out->made = std::move(made);
     graph g(request);
     for (uint32_t id = 0; id < g.values(); ++id)
       if (g.value_at(id).source == TN_SRC_CONSTANT) out->constants.push_back(g.constant(id));

@@ -2,12 +2,7 @@
 
 #include <algorithm>
 
-namespace inductor {
-
-using loopir::Id;
-using loopir::IndexKind;
-using loopir::IndexNode;
-using loopir::none;
+namespace loopir {
 
 namespace {
 
@@ -75,14 +70,14 @@ Reader::Reader(std::string_view bytes) : rest_(bytes) {
   n_indices_ = nodes_.size();
 }
 
-void Reader::expressions(loopir::Expressions& x) {
-  std::vector<loopir::Symbol> symbols;
+void Reader::expressions(Expressions& x) {
+  std::vector<Symbol> symbols;
   (*this)(symbols);
   for (const IndexNode& node : nodes_)
     if (node.kind == IndexKind::symbol &&
         (node.number < 0 || static_cast<size_t>(node.number) >= symbols.size()))
       fail("an unknown symbol");
-  x = loopir::Expressions(std::move(nodes_));
+  x = Expressions(std::move(nodes_));
   x.symbols = std::move(symbols);
 }
 
@@ -94,4 +89,4 @@ void Reader::fail(const char* what) {
   throw tenon::plugin::error(TN_DATA_LOSS, std::string("saved code: ") + what);
 }
 
-}  // namespace inductor
+}  // namespace loopir

@@ -6,7 +6,7 @@
 // so bytes of any kind end in a status TN_DATA_LOSS.
 #pragma once
 
-#include <loopir/fields.h>
+#include "loopir/fields.h"
 
 #include <cstring>
 #include <map>
@@ -18,7 +18,7 @@
 #include <variant>
 #include <vector>
 
-namespace inductor {
+namespace loopir {
 
 namespace detail {
 template <class T>
@@ -47,7 +47,7 @@ inline constexpr bool is_variant<std::variant<T...>> = true;
 class Writer {
  public:
   /// Ids of indices are those of `pool`.
-  explicit Writer(const loopir::Expressions& pool) : pool_(pool) {}
+  explicit Writer(const Expressions& pool) : pool_(pool) {}
 
   /// The indices that were named, then all else.
   std::string take();
@@ -90,28 +90,28 @@ class Writer {
   void choice(E& e, E) {
     put(static_cast<uint8_t>(e));
   }
-  void index(loopir::Id& id) { put(number_of(id)); }
-  void indices(loopir::Ids& ids) {
+  void index(Id& id) { put(number_of(id)); }
+  void indices(Ids& ids) {
     put(static_cast<uint64_t>(ids.size()));
-    for (loopir::Id& id : ids) index(id);
+    for (Id& id : ids) index(id);
   }
-  void buffer(loopir::Id& id) { put(id); }
-  void maybe_buffer(loopir::Id& id) { put(id); }
-  void buffers(loopir::Ids& ids) { (*this)(ids); }
-  void maybe_buffers(loopir::Ids& ids) { (*this)(ids); }
+  void buffer(Id& id) { put(id); }
+  void maybe_buffer(Id& id) { put(id); }
+  void buffers(Ids& ids) { (*this)(ids); }
+  void maybe_buffers(Ids& ids) { (*this)(ids); }
   void buffers_known(size_t) {}
-  void expressions(loopir::Expressions& x) { (*this)(x.symbols); }
+  void expressions(Expressions& x) { (*this)(x.symbols); }
 
  private:
   template <class T>
   void put(T x) {
     body_.append(reinterpret_cast<const char*>(&x), sizeof x);
   }
-  loopir::Id number_of(loopir::Id id);
+  Id number_of(Id id);
 
-  const loopir::Expressions& pool_;
-  std::vector<loopir::IndexNode> nodes_;
-  std::map<loopir::Id, loopir::Id> numbers_;
+  const Expressions& pool_;
+  std::vector<IndexNode> nodes_;
+  std::map<Id, Id> numbers_;
   std::string body_;
 };
 
@@ -164,29 +164,29 @@ class Reader {
     if (value > static_cast<uint8_t>(last)) fail("an unknown choice");
     e = E(value);
   }
-  void index(loopir::Id& id) {
+  void index(Id& id) {
     get(id);
-    if (id != loopir::none && id >= n_indices_) fail("an unknown index");
+    if (id != none && id >= n_indices_) fail("an unknown index");
   }
-  void indices(loopir::Ids& ids) {
+  void indices(Ids& ids) {
     for (size_t n = count(); n > 0; --n) index(ids.emplace_back());
   }
-  void buffer(loopir::Id& id) {
+  void buffer(Id& id) {
     get(id);
     if (id >= n_buffers_) fail("an unknown buffer");
   }
-  void maybe_buffer(loopir::Id& id) {
+  void maybe_buffer(Id& id) {
     get(id);
-    if (id != loopir::none && id >= n_buffers_) fail("an unknown buffer");
+    if (id != none && id >= n_buffers_) fail("an unknown buffer");
   }
-  void buffers(loopir::Ids& ids) {
+  void buffers(Ids& ids) {
     for (size_t n = count(); n > 0; --n) buffer(ids.emplace_back());
   }
-  void maybe_buffers(loopir::Ids& ids) {
+  void maybe_buffers(Ids& ids) {
     for (size_t n = count(); n > 0; --n) maybe_buffer(ids.emplace_back());
   }
   void buffers_known(size_t n) { n_buffers_ = n; }
-  void expressions(loopir::Expressions& x);
+  void expressions(Expressions& x);
 
   [[noreturn]] static void fail(const char* what);
 
@@ -221,8 +221,8 @@ class Reader {
   }
 
   std::string_view rest_;
-  std::vector<loopir::IndexNode> nodes_;
+  std::vector<IndexNode> nodes_;
   size_t n_indices_ = 0, n_buffers_ = 0;
 };
 
-}  // namespace inductor
+}  // namespace loopir

@@ -1,0 +1,41 @@
+// Products, convolutions and attentions by their libraries.
+#include "library_items.h"
+
+#include <optional>
+
+namespace inductor_cuda {
+
+namespace {
+
+// Trials of the libraries' algorithms, where they are asked for.
+std::optional<Tuning> tuning_of(tn_ctx* ctx, const Parts& parts) {
+  if (!parts.library_use.tunes) return std::nullopt;
+  return Tuning(ctx, parts.device, parts.library_use.tuning_ms);
+}
+
+bool is_for_dnn(const loopir::Item& item) {
+  return std::holds_alternative<loopir::Convolution>(item) ||
+         std::holds_alternative<loopir::ConvolutionGradient>(item) ||
+         std::holds_alternative<loopir::Attention>(item) ||
+         std::holds_alternative<loopir::AttentionGradient>(item);
+}
+
+}  // namespace
+
+void make_library_items(tn_ctx* ctx, Parts& parts, const SavedImages* saved) {
+  const std::optional<Tuning> tuning = tuning_of(ctx, parts);
+  const Tuning* trials = tuning ? &*tuning : nullptr;
+  for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
+    const loopir::Item& item = parts.schedule.items[i];
+    if (auto* product = std::get_if<loopir::Product>(&item))
+      parts.products.emplace(i, std::make_unique<ProductItem>(
+                                    CodeStore{ctx, saved}, parts.program, *product, parts.device,
+                                    parts.library_use.products, trials, parts.statistics.code));
+    if (is_for_dnn(item))
+      parts.dnn.emplace(i,
+                        std::make_unique<DnnItem>(parts.program, item, parts.device,
+                                                  DnnRequest{parts.library_use.dnn, ctx}, trials));
+  }
+}
+
+}  // namespace inductor_cuda
