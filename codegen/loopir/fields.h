@@ -108,7 +108,7 @@ void fields(V& v, Access& a) {
 
 template <class V>
 void fields(V& v, Real& r) {
-  v.choice(r.op, Real::Op::maximum);
+  v.choice(r.op, Real::Op::first_block);
   v(r.number);
   v.index(r.index);
   each(v, r.a, r.b);

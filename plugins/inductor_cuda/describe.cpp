@@ -179,7 +179,7 @@ std::string text_of(const Executable& e, int32_t what) {
 
 }  // namespace
 
-std::string profile_text(const Executable& code) {
+void log_profile(const Executable& code) {
   const Parts& parts = code.parts();
   std::vector<ItemTime> times = code.times();
   std::vector<std::pair<double, std::string>> rows;
@@ -198,7 +198,8 @@ std::string profile_text(const Executable& code) {
   out << std::fixed << "sum of all items " << sum << " us on the device";
   for (const auto& [us, name] : rows)
     out << "\n" << us << " us  " << 100 * us / sum << " %  " << name;
-  return out.str();
+  std::string table = out.str();
+  tenon::plugin::host->svc->log(TN_LOG_WARN, "profile", table.data(), table.size());
 }
 
 std::string describe(std::span<const Executable* const> parts, int32_t what) {

@@ -2,7 +2,6 @@
 #include "executable.h"
 
 #include "executable_call.h"
-#include "saved_form.h"
 
 #include <loopir/reals.h>
 
@@ -75,20 +74,6 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
   if (parts_.profiles)
     times_ = std::make_unique<ItemTimes>(parts_.device, parts_.schedule.items.size());
 }
-
-Executable::~Executable() {
-  if (!times_ || is_told_) return;
-  std::string table = profile_text(*this);
-  host->svc->log(TN_LOG_WARN, "profile", table.data(), table.size());
-}
-
-std::vector<ItemTime> Executable::times() const {
-  if (!times_) return {};
-  is_told_ = true;
-  return times_->all();
-}
-
-std::string Executable::serialize() { return saved_form(parts_); }
 
 std::string Executable::why_not_recorded() const {
   const loopir::Program& p = parts_.program;
@@ -281,18 +266,6 @@ void Executable::prepare(tn_call& c) {
   });
 }
 
-void Executable::run_items(Call& call) {
-  for (size_t i = 0; i < parts_.accesses.size(); ++i)
-    if (!parts_.is_static[i]) run_item(call, i);
-}
-
-void Executable::run_measured(Call& call) {
-  ItemTimes::Call measured(*times_, call.c.stream);
-  for (size_t i = 0; i < parts_.accesses.size(); ++i)
-    if (!parts_.is_static[i]) measured.measure(i, [&] { run_item(call, i); });
-  measured.finish();
-}
-
 void Executable::call(tn_call& c) {
   if (prepares_itself_) prepare(c);
   const loopir::Program& p = parts_.program;
@@ -307,7 +280,7 @@ void Executable::call(tn_call& c) {
   Call call{.c = c, .table = loopir::table_of(p, {c.syms, c.n_syms}, numbers, take)};
   place_buffers(call, plan_for(call.table));
   make_outputs(call);
-  times_ ? run_measured(call) : run_items(call);
+  times_ ? run_measured(call, c.stream) : run_items(call);
   for (Id b : parts_.written_inputs) note_write(c.inputs[p.buffers[b].slot]);
   give_outputs(call);
 }

@@ -7,8 +7,8 @@
 #pragma once
 
 #include "dnn/item.h"
-#include "item_times.h"
 #include "kernel_code.h"
+#include "measuring/item_times.h"
 #include "products/product_item.h"
 #include "setup.h"
 #include "updates.h"
@@ -65,6 +65,12 @@ struct Parts {
   Statistics statistics;
 };
 
+class Executable;
+/// The slowest items first: microseconds a call, share, name.
+void log_profile(const Executable& code);
+/// What load_executable() in saved_form.h needs. The parts are not changed.
+std::string saved_form(Parts& parts);
+
 /// Threads: any.
 class Executable {
  public:
@@ -72,10 +78,12 @@ class Executable {
 
   explicit Executable(Parts parts);
   /// Logs the table of a profile that nobody has asked for.
-  ~Executable();
+  ~Executable() {
+    if (times_ && !is_told_) log_profile(*this);
+  }
   void call(tn_call& c);
   /// All but the constants; load_executable() in saved_form.h takes it.
-  std::string serialize();
+  std::string serialize() { return saved_form(parts_); }
   /// Makes what depends on parameters only, where it is not there. Each call begins with it, unless
   /// the caller has taken that on, since a call that is recorded cannot.
   void prepare(tn_call& c);
@@ -93,7 +101,10 @@ class Executable {
   const Parts& parts() const { return parts_; }
   const std::vector<bool>& in_arena() const { return in_arena_; }
   /// By item, where a profile is wanted; else empty.
-  std::vector<ItemTime> times() const;
+  std::vector<ItemTime> times() const {
+    is_told_ = true;
+    return times_ ? times_->all() : std::vector<ItemTime>();
+  }
 
  private:
   struct Launch;
@@ -117,8 +128,16 @@ class Executable {
   void run_product(Call& call, size_t item);
   void* workspace_of(Call& call, int64_t bytes) const;
   void run_item(Call& call, size_t item);
-  void run_items(Call& call);
-  void run_measured(Call& call);
+  void run_items(Call& call) {
+    for (size_t i = 0; i < parts_.accesses.size(); ++i)
+      if (!parts_.is_static[i]) run_item(call, i);
+  }
+  void run_measured(Call& call, tn_stream* stream) {
+    ItemTimes::Call measured(*times_, stream);
+    for (size_t i = 0; i < parts_.accesses.size(); ++i)
+      if (!parts_.is_static[i]) measured.measure(i, [&] { run_item(call, i); });
+    measured.finish();
+  }
   void run_extern(Call& call, size_t item);
   void give_outputs(Call& call);
   tenon::plugin::tensor tensor_of(Call& call, const loopir::View& view, bool in_whole_storage);
@@ -137,8 +156,6 @@ class Executable {
   std::vector<std::shared_ptr<const Plan>> plans_;  // the one that was used last first
 };
 
-/// The slowest items first: microseconds a call, share, name.
-std::string profile_text(const Executable& code);
 /// What is told of code in several parts.
 std::string describe(std::span<const Executable* const> parts, int32_t what);
 

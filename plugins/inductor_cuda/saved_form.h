@@ -15,8 +15,6 @@ namespace inductor_cuda {
 
 enum class SavedKind : uint8_t { launches, graph_mode };
 
-/// What load_executable() needs. The parts are not changed.
-std::string saved_form(Parts& parts);
 /// The executable again, over the constants of the request's graph. Throws `error`: TN_DATA_LOSS
 /// for bytes that are damaged or belong to another graph, TN_FAILED_PRECONDITION where they are of
 /// another version, GPU or driver, or need a library that is not there.

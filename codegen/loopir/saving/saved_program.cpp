@@ -77,11 +77,16 @@ void check_saved_buffers(const Program& p) {
 void check_saved_reals(const Program& p) {
   size_t n = p.expressions.symbols.size();
   for (const Real& r : p.reals) {
-    expect_saved(r.op != Real::Op::index || r.index != none, "a number of no index");
-    bool is_made = r.op > Real::Op::index;
+    using Op = Real::Op;
+    bool has_index = r.op == Op::index || r.op == Op::seed;
+    expect_saved(!has_index || r.index != none, "a number of no index");
+    bool follows_seed = &r != p.reals.data() && (&r)[-1].op == Op::seed;
+    expect_saved((r.op == Op::first_block) == follows_seed, "a draw without its seed");
+    bool is_made = r.op > Op::index && r.op < Op::seed;
     expect_saved(!is_made || (r.a < n && r.b < n), "a number made of later ones");
     ++n;
   }
+  expect_saved(p.reals.empty() || p.reals.back().op != Real::Op::seed, "a seed without its draw");
 }
 
 bool has_rank(const View& v, size_t n) { return v.sizes.size() == n && v.strides.size() == n; }

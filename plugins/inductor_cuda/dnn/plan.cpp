@@ -315,10 +315,9 @@ bool DnnPlan::restore(const std::string& description) try {
   Choice out{nullptr, std::make_unique<DnnDescriptor>(library_, dnn::plan_descriptor)};
   out.plan->set_bytes(dnn::plan_description, dnn::type_text,
                       static_cast<int64_t>(description.size()), description.data());
-  std::optional<Choice> made = finished(std::move(out));
-  if (made) choice_ = std::move(*made);
-  return made.has_value();
-} catch (const tenon::plugin::error&) {
+  choice_ = finished(std::move(out)).value();
+  return true;
+} catch (const std::exception&) {  // it has no value, or the library refuses the description
   return false;
 }
 
@@ -330,9 +329,8 @@ std::string DnnPlan::description() const {
                                       wanted, &count, out) == dnn::success;
   };
   int64_t count = 0;
-  if (!get(0, count, nullptr) || count <= 0) return "";
-  std::string out(static_cast<size_t>(count), '\0');
-  return get(count, count, out.data()) ? out : "";
+  std::string out(get(0, count, nullptr) && count > 0 ? static_cast<size_t>(count) : 0, '\0');
+  return !out.empty() && get(count, count, out.data()) ? out : "";
 }
 
 bool DnnPlan::make(const DnnGraph& graph, const DnnOptions& options, const Tuning* tuning,
@@ -461,16 +459,15 @@ std::shared_ptr<const DnnPlan> DnnPlan::find(const DnnLibrary& library, const Dn
   if (at == all.end()) {
     std::shared_ptr<DnnPlan> made(new DnnPlan(library, graph));
     Known known;
-    const bool is_kept = request.cache && !tuning;
-    std::string name = is_kept ? name_on_disk(library, graph, request.options) : "";
-    std::optional<std::string> kept = is_kept ? from_disk(request.cache, name) : std::nullopt;
-    if (kept && made->restore(*kept)) {
-      known.plan = std::move(made);
-    } else if (made->make(graph, request.options, tuning, known.why_not)) {
-      if (std::string said = is_kept ? made->description() : ""; !said.empty())
-        to_disk(request.cache, name, said);
-      known.plan = std::move(made);
-    }
+    tn_ctx* cache = tuning ? nullptr : request.cache;
+    std::string name = cache ? name_on_disk(library, graph, request.options) : "", said;
+    std::optional<std::string> kept = from_disk(cache, name);
+    const bool is_restored = kept && made->restore(*kept);
+    bool is_made = is_restored || made->make(graph, request.options, tuning, known.why_not);
+    if (cache && is_made && !is_restored) said = made->description();
+    if (!said.empty()) to_disk(cache, name, said);
+    if (!is_made) made = nullptr;
+    known.plan = std::move(made);
     at = all.emplace(std::move(key), std::move(known)).first;
   }
   why_not = at->second.why_not;

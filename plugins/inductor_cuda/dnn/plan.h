@@ -7,7 +7,7 @@
 // gradients of attention takes it more than a second.
 #pragma once
 
-#include "../tuning.h"
+#include "../measuring/tuning.h"
 #include "graph.h"
 #include "library.h"
 

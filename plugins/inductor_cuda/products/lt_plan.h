@@ -6,7 +6,7 @@
 // operand goes in as it lies, transposed or not. Nothing is copied.
 #pragma once
 
-#include "../tuning.h"
+#include "../measuring/tuning.h"
 #include "library.h"
 #include "problem.h"
 

@@ -10,7 +10,7 @@
 // algorithm, `limit_ms` at most for a problem, in which the first ones are tried.
 #pragma once
 
-#include "machine.h"
+#include "../machine.h"
 
 #include <functional>
 #include <span>

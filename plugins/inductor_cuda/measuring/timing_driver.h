@@ -1,7 +1,7 @@
 // What measuring asks of the driver: streams, events and copies of its own.
 #pragma once
 
-#include "machine.h"
+#include "../machine.h"
 
 #include <cstdint>
 #include <type_traits>

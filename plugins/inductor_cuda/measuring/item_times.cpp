@@ -1,7 +1,7 @@
 // Events around items.
 #include "item_times.h"
 
-#include "products/library.h"
+#include "../products/library.h"
 
 namespace inductor_cuda {
 
