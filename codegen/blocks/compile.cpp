@@ -38,12 +38,8 @@ inductor::RunOptions run_options(const tn_compile_request& request, const Choice
 bool suits_channels_last(const tn_compile_request& request) {
   if (request.stage != TN_STAGE_INFERENCE) return false;
   tenon::plugin::graph graph(request);
-  for (uint32_t i = 0; i < graph.size(); ++i) {
-    std::string_view name = tenon::plugin::sv(graph.at(i).op_name);
-    if (name.starts_with("aten.native_group_norm")) return false;
-    if (name.starts_with("aten._native_batch_norm_legit") && name.find("no_training") == name.npos)
-      return false;
-  }
+  for (uint32_t i = 0; i < graph.size(); ++i)
+    if (loopir::has_statistics_of_channels(tenon::plugin::sv(graph.at(i).op_name))) return false;
   return true;
 }
 

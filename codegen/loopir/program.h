@@ -291,4 +291,7 @@ struct LoweringOptions {
 /// bodies of control flow, values that are not tensors).
 Program lower(const tn_compile_request& request, const LoweringOptions& options = {});
 
+/// Whether the op sums each channel of an image, or each group of them, over its pixels.
+bool has_statistics_of_channels(std::string_view op);
+
 }  // namespace loopir

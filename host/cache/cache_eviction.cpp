@@ -6,6 +6,7 @@
 // them. A sixteenth stays free for what is written meanwhile, and an eighth is made free at once.
 #include "cache/cache_eviction.h"
 
+#include "core/function_ref.h"
 #include "report/events.h"
 #include "report/log.h"
 
@@ -31,15 +32,17 @@ bool is_entry_name(std::string_view name) {
   return name.size() == 64 && name.find_first_not_of("0123456789abcdef") == name.npos;
 }
 
-/// Adds the file if it is an entry; removes it if it is what a dead writer left.
-void take(const fs::path& path, std::string_view kind, std::vector<StoredEntry>& out) {
+using TakeEntry = FunctionRef<void(StoredEntry)>;
+
+/// Hands the file over if it is an entry; removes it if it is what a dead writer left.
+void look_at(const fs::path& path, std::string_view kind, TakeEntry take) {
   std::string name = path.filename().string();
   bool is_temporary = name.starts_with(temporary_prefix);
   struct stat s {};
   if ((!is_temporary && !is_entry_name(name)) || ::lstat(path.c_str(), &s) != 0) return;
   if (!S_ISREG(s.st_mode) || s.st_uid != ::geteuid()) return;
   if (!is_temporary)
-    out.push_back({path, kind, s.st_size, s.st_mtim});
+    take({path, kind, s.st_size, s.st_mtim});
   else if (::time(nullptr) - s.st_mtim.tv_sec > writing_patience)
     ::unlink(path.c_str());
 }
@@ -48,19 +51,23 @@ bool is_used_before(const StoredEntry& a, const StoredEntry& b) {
   return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
 }
 
-}  // namespace
-
-std::vector<StoredEntry> stored_entries(const std::string& root) {
-  std::vector<StoredEntry> out;
+void each_entry(const std::string& root, TakeEntry take) {
   for (std::string_view kind : cache_kinds) {
     std::error_code error;
     fs::recursive_directory_iterator at(fs::path(root) / kind, error), end;
     for (; !error && at != end; at.increment(error)) {
       if (at.depth() < entry_depth) continue;
       at.disable_recursion_pending();
-      take(at->path(), kind, out);
+      look_at(at->path(), kind, take);
     }
   }
+}
+
+}  // namespace
+
+std::vector<StoredEntry> stored_entries(const std::string& root) {
+  std::vector<StoredEntry> out;
+  each_entry(root, [&](StoredEntry entry) { out.push_back(std::move(entry)); });
   return out;
 }
 
@@ -79,10 +86,12 @@ int64_t remove_entries(const std::vector<StoredEntry>& entries) {
 
 void evict(const std::string& root, int64_t limit) {
   report::counter("cache.measured").add();
-  std::vector<StoredEntry> entries = stored_entries(root);
   int64_t total = 0;
-  for (const StoredEntry& e : entries) total += e.bytes;
+  each_entry(root, [&](const StoredEntry& entry) { total += entry.bytes; });
   if (total <= limit - limit / 16) return;
+  std::vector<StoredEntry> entries = stored_entries(root);
+  total = 0;  // others may write and remove
+  for (const StoredEntry& e : entries) total += e.bytes;
   std::sort(entries.begin(), entries.end(), is_used_before);
   size_t n = 0;
   for (; n < entries.size() && total > limit - limit / 8; ++n) total -= entries[n].bytes;

@@ -2,6 +2,8 @@
 // kernel again.
 #include "loopir/lower/reductions.h"
 
+#include <algorithm>
+
 namespace loopir {
 
 using tenon::plugin::node;
@@ -365,5 +367,12 @@ constexpr Rule norm_table[] = {
 }  // namespace
 
 std::span<const Rule> norm_rules() { return norm_table; }
+
+bool has_statistics_of_channels(std::string_view op) {
+  auto rule = std::ranges::find(norm_table, op, &Rule::op);
+  constexpr decltype(Rule::lower) kinds[] = {group_norm, batch_norm_functional,
+                                             batch_norm_no_stats};
+  return rule != std::end(norm_table) && std::ranges::find(kinds, rule->lower) != std::end(kinds);
+}
 
 }  // namespace loopir

@@ -73,8 +73,10 @@ void LateSizes::check(std::span<const Fact> facts, std::span<const int64_t> symb
     std::string text = graph_->shape_env->text(fact.expr);
     require(fact.expr->kind != ExprKind::boolean,
             "{} does not hold in this call, the graph takes it for granted", text);
-    fail("{} is {} in this call, the graph takes {} to {} for granted", text, value, fact.range.lo,
-         fact.range.hi);
+    std::string range = fact.range.lo == fact.range.hi
+                            ? std::to_string(fact.range.lo)
+                            : message("{} to {}", fact.range.lo, fact.range.hi);
+    fail("{} is {} in this call, the graph takes {} for granted", text, value, range);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <tenon/ops/copy.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace tenon::kit {
 
@@ -145,9 +146,12 @@ StolenRun run_measured(tn_artifact* artifact, const GraphCase& c, bool steal) {
   return run;
 }
 
-// What is stolen and then released by nobody, or twice, shows in references held beside.
+// What is stolen and then released by nobody, or more than once, shows in references held beside,
+// of which there are enough that the tensor outlives it.
 void expect_each_released_once(tn_artifact* artifact, const GraphCase& c) {
   std::vector<Tensor> kept = c.copy_of_inputs();
+  constexpr int32_t n_held = 16;
+  std::vector<std::vector<Tensor>> beside(n_held - 1, kept);
   std::vector<tn_tensor*> in, out(c.graph->outputs().size());
   for (const Tensor& t : kept) in.push_back(Tensor(t).release());
   tn_call call{};
@@ -163,9 +167,10 @@ void expect_each_released_once(tn_artifact* artifact, const GraphCase& c) {
       if (t) Tensor::adopt(static_cast<detail::TensorHead*>(t));
   if (status) fail_check("the call failed: {}", text_and_free(status));
   for (size_t i = 0; i < kept.size(); ++i) {
-    int32_t references = impl_of(kept[i])->references;
-    expect(references == 1, "P22 stolen input {} has {} references too {}", i,
-           references > 1 ? references - 1 : 1 - references, references > 1 ? "many" : "few");
+    int32_t more = impl_of(kept[i])->references - n_held;
+    if (more < 0) impl_of(kept[i])->references = n_held;  // ours go when this ends
+    expect(more == 0, "P22 stolen input {} has {} references too {}", i, std::abs(more),
+           more > 0 ? "many" : "few");
   }
 }
 
