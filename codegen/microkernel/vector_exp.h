@@ -19,8 +19,10 @@ static inline Vector exp_of_negative(Vector x) {
   Vector high = terms[4] * r + terms[3];
   for (int i = 2; i >= 0; --i) high = high * r + terms[i];
   Vector power = (high * r + 1) * r + 1;
-  Lanes::Mask exponent = reinterpret_cast<Lanes::Mask>(shifted) << 23;
-  Vector scaled = reinterpret_cast<Vector>(reinterpret_cast<Lanes::Mask>(power) + exponent);
+  // Without signs: what is below `lowest` may leave the range of integers.
+  typedef uint32_t Bits __attribute__((vector_size(sizeof(Vector))));
+  Bits exponent = reinterpret_cast<Bits>(shifted) << 23;
+  Vector scaled = reinterpret_cast<Vector>(reinterpret_cast<Bits>(power) + exponent);
   return x < lowest ? Vector{} : scaled;
 }
 

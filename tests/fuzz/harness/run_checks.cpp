@@ -34,6 +34,7 @@ bool is_small(const Graph& graph, const GraphValue& value) {
   if (value.kind != ValueKind::tensor || !value.meta.defined) return true;
   if (!(value.meta.device == kCPU)) return false;
   int64_t n = 1, reach = plain(graph, value.offset);
+  if (reach > most_elements) return false;
   for (size_t d = 0; d < value.meta.sizes.size(); ++d) {
     int64_t size = plain(graph, value.meta.sizes[d]), stride = plain(graph, value.meta.strides[d]);
     if (size > most_elements || std::abs(stride) > most_elements) return false;
