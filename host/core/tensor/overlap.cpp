@@ -48,7 +48,10 @@ bool has_internal_overlap(const Tensor& t) {
   int64_t reached = 0;  // highest offset that the dimensions so far produce
   for (int32_t dim : order) {
     if (impl->strides[dim] <= reached) return true;
-    reached += (impl->sizes[dim] - 1) * impl->strides[dim];
+    int64_t reach = 0;
+    if (__builtin_mul_overflow(impl->sizes[dim] - 1, impl->strides[dim], &reach) ||
+        __builtin_add_overflow(reached, reach, &reached))
+      return true;  // no memory is that large: what a file says
   }
   return false;
 }
