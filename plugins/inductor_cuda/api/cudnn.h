@@ -85,7 +85,7 @@ enum Attribute : int32_t {
   plan_engine_config = 401,
   plan_workspace_bytes = 402,
   plan_description = 405,  // JSON
-  forward_alpha = 700,  // then: beta, the convolution, weights, source, result
+  forward_alpha = 700,     // then: beta, the convolution, weights, source, result
   of_source_alpha = 706,
   of_weights_alpha = 712,
   pointwise_operation_pointwise = 750,
