@@ -3,7 +3,7 @@
 
 #include "aot/shared_inputs.h"
 #include "autograd/grad_state.h"
-#include "autograd/saved_tensor.h"
+#include "autograd/saved/saved_tensor.h"
 #include "core/error.h"
 #include "core/sym/sym_int.h"
 #include "core/sym/sym_simplify.h"

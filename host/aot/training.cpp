@@ -20,7 +20,7 @@
 #include "autograd/collector.h"
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
-#include "autograd/saved_tensor.h"
+#include "autograd/saved/saved_tensor.h"
 #include "config/config.h"
 #include "config/flags.h"
 #include "core/dispatch.h"

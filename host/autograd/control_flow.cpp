@@ -12,7 +12,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
-#include "autograd/saved_tensor.h"
+#include "autograd/saved/saved_tensor.h"
 #include "autograd/tape.h"
 #include "core/error.h"
 #include "core/tensor/each_tensor.h"

@@ -3,7 +3,7 @@
 
 #include "autograd/collector.h"
 #include "autograd/grad_state.h"
-#include "autograd/saved_value.h"
+#include "autograd/saved/saved_value.h"
 #include "autograd/tape.h"
 #include "core/dispatch.h"
 #include "core/error.h"

@@ -2,7 +2,7 @@
 #include "autograd/function.h"
 
 #include "autograd/grad_state.h"
-#include "autograd/saved_tensor.h"
+#include "autograd/saved/saved_tensor.h"
 #include "autograd/tape.h"
 #include "autograd/view.h"
 #include "core/dispatch.h"

@@ -1,7 +1,7 @@
 // The node of a recorded op: what its rules need, kept until the backward pass comes by.
 #pragma once
 
-#include "autograd/saved_value.h"
+#include "autograd/saved/saved_value.h"
 #include "autograd/vjp_plan.h"
 
 namespace tenon::autograd {

@@ -1,8 +1,8 @@
 // Making fakes for what nodes keep.
 #include "tape/fakes.h"
 
-#include "autograd/saved_tensor.h"
-#include "autograd/saved_tensor_hooks.h"
+#include "autograd/saved/saved_tensor.h"
+#include "autograd/saved/saved_tensor_hooks.h"
 #include "core/error.h"
 #include "core/sym/sym_expr.h"
 #include "core/tensor/tensor_impl.h"

@@ -2,8 +2,8 @@
 #include "tape/program.h"
 
 #include "autograd/accumulate_grad.h"
-#include "autograd/saved_tensor.h"
-#include "autograd/saved_tensor_hooks.h"
+#include "autograd/saved/saved_tensor.h"
+#include "autograd/saved/saved_tensor_hooks.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/sym/sym_int.h"

@@ -5,7 +5,7 @@
 #include "graph_mode.h"
 #include "image.h"
 #include "options.h"
-#include "saved_form.h"
+#include "saved/saved_form.h"
 
 #include <loopir/supported.h>
 

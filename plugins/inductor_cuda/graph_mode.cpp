@@ -7,7 +7,7 @@
 
 #include "compile.h"
 #include "options.h"
-#include "saved_form.h"
+#include "saved/saved_form.h"
 
 #include <loopir/lowering.h>
 #include <loopir/saving/bytes.h>

@@ -6,7 +6,7 @@
 #include "graph/artifact.h"
 #include "graph/text/parse.h"
 
-#include <inductor_cuda/saved_form.h>
+#include <inductor_cuda/saved/saved_form.h>
 
 #include <cstring>
 #include <random>

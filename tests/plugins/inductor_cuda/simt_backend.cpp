@@ -5,7 +5,7 @@
 
 #include <inductor_cuda/compile.h>
 #include <inductor_cuda/image.h>
-#include <inductor_cuda/saved_form.h>
+#include <inductor_cuda/saved/saved_form.h>
 #include <loopir/supported.h>
 
 #include <cstdlib>

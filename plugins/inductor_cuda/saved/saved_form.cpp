@@ -1,8 +1,8 @@
 // The saved form: for which device, the parts, which kernels share a launch, and images by name.
 #include "saved_form.h"
 
-#include "library_items.h"
-#include "options.h"
+#include "../library_items.h"
+#include "../options.h"
 #include "saved_fields.h"
 
 #include <loopir/saving/bytes.h>

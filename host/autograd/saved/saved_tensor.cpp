@@ -1,9 +1,9 @@
 // Tensors that nodes keep.
-#include "autograd/saved_tensor.h"
+#include "autograd/saved/saved_tensor.h"
 
 #include "autograd/collector.h"
 #include "autograd/grad_state.h"
-#include "autograd/saved_tensor_hooks.h"
+#include "autograd/saved/saved_tensor_hooks.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 

@@ -1,7 +1,7 @@
 // The fields of an executable that are saved: see loopir/fields.h.
 #pragma once
 
-#include "executable.h"
+#include "../executable.h"
 
 #include <loopir/fields.h>
 

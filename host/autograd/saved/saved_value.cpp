@@ -1,5 +1,5 @@
 // Keeping values of calls.
-#include "autograd/saved_value.h"
+#include "autograd/saved/saved_value.h"
 
 #include "autograd/collector.h"
 

@@ -1,5 +1,5 @@
 // The stack of saved-tensor hooks of a thread.
-#include "autograd/saved_tensor_hooks.h"
+#include "autograd/saved/saved_tensor_hooks.h"
 
 #include "core/dispatch.h"
 #include "core/error.h"

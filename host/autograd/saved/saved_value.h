@@ -1,7 +1,7 @@
 // An argument or result of a call that a node keeps, and the values of a call made from such.
 #pragma once
 
-#include "autograd/saved_tensor.h"
+#include "autograd/saved/saved_tensor.h"
 #include "core/value.h"
 
 #include <deque>

@@ -5,7 +5,7 @@
 // are the libraries' plans, which a library makes anew.
 #pragma once
 
-#include "executable.h"
+#include "../executable.h"
 
 #include <memory>
 #include <string>
