@@ -54,15 +54,7 @@ void time_step() {
   net.to(gpu), net.to(Dtype::bf16);
   Tensor x = on_gpu({batch, positions, width}, Dtype::bf16);
   tenon::optim::AdamW opt(net.parameters(), {.lr = 1e-4});
-  auto f = tenon::compile(
-      [&] {
-        opt.zero_grad();
-        Tensor loss = net(x).square().mean();
-        loss.backward();
-        opt.step();
-        return loss.detach();
-      },
-      {.fullgraph = true});
+  auto f = tenon::compile(step_of(net, opt, x), {.fullgraph = true});
   report_calls("step of 2 layers", [&] { f(); });
 }
 

@@ -40,4 +40,15 @@ struct Bert : nn::Module {
   Tensor forward(const Tensor& x) { return layers(x); }
 };
 
+/// A training step over `x`, which `opt` ends; the loss.
+inline auto step_of(Transformer& net, tenon::optim::AdamW& opt, const Tensor& x) {
+  return [&net, &opt, x] {
+    opt.zero_grad();
+    Tensor loss = net(x).square().mean();
+    loss.backward();
+    opt.step();
+    return loss.detach();
+  };
+}
+
 }  // namespace bench
