@@ -263,6 +263,20 @@ TEST(Contract, HandlesEndWithTheirCallWhereTheFlagAsksForIt) {
   expect_the_rest_works();
 }
 
+TEST(Contract, LentInputsAreNotReleasedWhereTheFlagAsksForIt) {
+  know({"breaks_contract"});
+  auto patch = config::patch({{"plugins.check_calls", true}});
+  auto artifact = compiled("fault_breaks_release");
+  Tensor x = ones_4_3();
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(told_by([&] { called(*artifact, x); }),
+              "BackendCallFailed: backend fault_breaks_release: P23 "
+              "{dir}/tenon_fault_breaks_contract.so: released input 0 (%x), which it was only "
+              "lent; run `tenon plugin check` on it");
+  EXPECT_EQ(x.to_vector<float>(), std::vector<float>(12, 1.0f));
+  expect_the_rest_works();
+}
+
 TEST(Contract, PluginsThatKeepItPassTheChecks) {
   know({"good"});
   auto patch = config::patch({{"plugins.check_calls", true}});

@@ -193,6 +193,7 @@ void fail_retired(const tn_tensor* handle) {
 struct CheckedCall::Lent {
   Tensor original;  ///< undefined: nothing to watch
   Tensor copy;      ///< the handle that the plugin sees; undefined where it sees the original
+  Tensor beside;    ///< the same handle: it outlives a plugin that releases what it was only lent
   bool watched = false;
   uint64_t hash = 0;
 };
@@ -212,7 +213,7 @@ CheckedCall::CheckedCall(const CallContract& contract, PluginNet& net, tn_call& 
     if (!lent.watched) continue;
     lent.hash = hash_of_memory(lent.original);
     if (steals || !contract.may_lend_copies()) continue;
-    lent.copy = same_tensor(lent.original);
+    lent.copy = lent.beside = same_tensor(lent.original);
     handles_.back() = lent.copy.head();
   }
   if (!steals) call.inputs = handles_.data();
@@ -238,6 +239,12 @@ std::string CheckedCall::finish() {
   for (size_t i = 0; i < lent_.size() && problem.empty(); ++i)
     if (lent_[i].watched && hash_of_memory(lent_[i].original) != lent_[i].hash)
       problem = message("wrote {}, which the graph does not change", contract_.input_name(i));
+  for (size_t i = 0; i < lent_.size(); ++i) {
+    if (!lent_[i].copy.defined() || lent_[i].copy.head()->references.load() > 1) continue;
+    lent_[i].beside.release();  // it is gone already
+    if (problem.empty())
+      problem = message("released {}, which it was only lent", contract_.input_name(i));
+  }
   if (problem.empty()) problem = contract_.shape_problem(outputs, {call_.syms, call_.n_syms});
   retire();
   return problem;
@@ -247,6 +254,7 @@ std::string CheckedCall::finish() {
 void CheckedCall::retire() {
   std::lock_guard lock(retired().lock);
   for (Lent& lent : lent_) {
+    lent.beside = Tensor();
     if (!lent.copy.defined() || lent.copy.head()->references.load() != 1) continue;
     make_retired(lent.copy.head());
     retired().entries.push_back({std::move(lent.copy), &net_});

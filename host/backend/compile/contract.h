@@ -3,7 +3,7 @@
 // Always checked, since it costs a comparison an output: every output is there and has dtype and
 // rank of the graph; outputs that need gradients have a history. With plugins.check_calls also:
 // sizes and device of the outputs; that inputs which the graph does not write are left alone; that
-// no handle is used after the call that lent it.
+// no handle is used after the call that lent it, nor released by it.
 #pragma once
 
 #include "backend/backend.h"

@@ -24,6 +24,7 @@ struct Program {
       if (kept) out.copy_from(kept);
       kept = x;
     }
+    if (in("_release")) tenon::plugin::host->tensor->release(x);
     if (!in("_null")) c.outputs[0] = out.release();
   }
 };
@@ -51,11 +52,11 @@ TN_MANIFEST(FAULT_PLUGIN("fault_breaks_contract", "1.0", "") FAULT_BACKEND(BREAK
                     FAULT_BACKEND(BREAKS "dtype") FAULT_BACKEND(BREAKS "handle")
                         FAULT_BACKEND(BREAKS "null") FAULT_BACKEND(BREAKS "grad")
                             FAULT_BACKEND(BREAKS "artifact") FAULT_BACKEND(BREAKS "function")
-                                FAULT_BACKEND(BREAKS "table"));
+                                FAULT_BACKEND(BREAKS "table") FAULT_BACKEND(BREAKS "release"));
 
 TENON_PLUGIN(p) {
-  for (const char* name :
-       {BREAKS "input", BREAKS "rank", BREAKS "shape", BREAKS "dtype", BREAKS "handle",
-        BREAKS "null", BREAKS "grad", BREAKS "artifact", BREAKS "function", BREAKS "table"})
+  for (const char* name : {BREAKS "input", BREAKS "rank", BREAKS "shape", BREAKS "dtype",
+                           BREAKS "handle", BREAKS "null", BREAKS "grad", BREAKS "artifact",
+                           BREAKS "function", BREAKS "table", BREAKS "release"})
     p.backend<Breaks>(name);
 }
