@@ -28,6 +28,7 @@ struct KernelSlot {
   size_t row;
   std::string op, function;  // "kernel aten.mm.default", for messages
   bool only_kernel = false;  // the host has none to fall back to
+  std::mutex preparing;      // threads may meet at the first call
   std::atomic<const tn_kernels*> table{nullptr};
   PluginNet* net = nullptr;  // set before table
   uint32_t op_index = 0;
@@ -42,6 +43,8 @@ bool prepare(KernelSlot& slot) {
     const tn_kernels& kernels = plugin.kernels[slot.row];
     for (uint32_t i = 0; i < kernels.n_ops; ++i) {
       if (view_of(kernels.ops[i]) != slot.op) continue;
+      std::lock_guard lock(slot.preparing);  // not around the loading, which runs the plugin's code
+      if (slot.table.load(std::memory_order_relaxed)) return true;
       slot.op_index = i;
       slot.net = &plugin.net;
       slot.table.store(&kernels, std::memory_order_release);
