@@ -94,8 +94,10 @@ std::string read_toml_file(const std::string& path) {
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                        &std::fclose);
   if (!file) throw FileError(path, 0, 0, message("cannot be opened: {}", std::strerror(errno)));
-  std::string text(limit + 1, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  std::string text;
+  char part[16384];
+  for (size_t n = 1; n > 0 && text.size() <= limit; text.append(part, n))
+    n = std::fread(part, 1, sizeof part, file.get());
   if (std::ferror(file.get()))
     throw FileError(path, 0, 0, message("cannot be read: {}", std::strerror(errno)));
   if (text.size() > limit)
