@@ -8,17 +8,13 @@
 #include "backend/backend.h"
 #include "backend/catalog.h"
 #include "graph/artifact.h"
-#include "graph/text/parse.h"
 #include "plugins/regions/log.h"
 #include "report/events.h"
+#include "unit/graph/graph_of.h"
 
 #include <tenon/tenon.h>
 
 namespace tenon {
-
-inline std::shared_ptr<Graph> graph_of(const std::string& body) {
-  return parse_graph("tng 1\ngraph {\n" + body + "}\n");
-}
 
 inline std::shared_ptr<Artifact> compiled(const std::string& backend, std::shared_ptr<Graph> graph,
                                           const std::string& options = "") {

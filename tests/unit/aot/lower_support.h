@@ -4,9 +4,9 @@
 #include "aot/lower.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/interpret.h"
-#include "graph/text/parse.h"
 #include "graph/text/print.h"
 #include "ops/op_table.h"
+#include "unit/graph/graph_of.h"
 
 #include <gtest/gtest.h>
 
@@ -18,10 +18,6 @@
 #include <vector>
 
 namespace tenon {
-
-inline std::shared_ptr<Graph> graph_of(const std::string& body) {
-  return parse_graph("tng 1\ngraph {\n" + body + "}\n");
-}
 
 // Inputs with the strides of the graph, filled with 0.5, 1.5, ... and more from input to input.
 inline std::vector<Tensor> inputs_of(const Graph& graph) {

@@ -10,9 +10,9 @@
 #include "backend/abi/compile_context.h"
 #include "backend/abi/graph_view.h"
 #include "backend/abi/status.h"
-#include "graph/text/parse.h"
 #include "graph/text/print.h"
 #include "ops/op_table.h"
+#include "unit/graph/graph_of.h"
 
 #include <tenon/ops.h>
 #include <tenon/tree.h>
@@ -24,10 +24,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const tn_host& host() { return *host_table(); }
-
-std::shared_ptr<Graph> graph_of(const std::string& body) {
-  return parse_graph("tng 1\ngraph {\n" + body + "}\n");
-}
 
 std::string told(tn_status* status) {
   if (!status) return "ok";

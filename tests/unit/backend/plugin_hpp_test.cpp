@@ -1,14 +1,10 @@
 // The C++ wrapper of the plugin ABI against a host of a few functions, all made here.
+#include "backend/abi/status.h"
+
 #include <gtest/gtest.h>
 #include <tenon/plugin.hpp>
 
 #include <thread>
-
-// Defined by the host or, here, by the test.
-struct tn_status {
-  int32_t code;
-  std::string text;
-};
 
 namespace tenon::plugin {
 namespace {
