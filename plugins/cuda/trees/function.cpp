@@ -288,7 +288,7 @@ void Function::record(Call& call) {
   ++v.made;
   ++statistics_.recordings;
   if (v.made > 1) statistics_.add_rerecord(call.why_recorded);
-  plugin::log(TN_LOG_DEBUG, "cudagraphs", "{} is recorded ({} nodes): {}", about_.name,
+  plugin::log(TN_LOG_INFO, "cudagraphs", "{} is recorded ({} nodes): {}", about_.name,
               attempt.recorded->graph().nodes(), call.why_recorded);
   attempt.recorded->why = call.why_recorded;
   attempt.recorded->poisons = about_.flags & TN_CUDA_FN_POISON;

@@ -16,8 +16,6 @@ using plugin::host;
 using plugin::tensor;
 using Way = InputPlan::Way;
 
-namespace {}  // namespace
-
 Recorded::Recorded(Manager& manager, std::unique_ptr<Graph> graph, Plan plan, uint64_t trims)
     : manager_(manager), graph_(std::move(graph)), plan_(std::move(plan)), trims_(trims) {
   draws_ = graph_->captured().draws;
@@ -84,6 +82,13 @@ tensor Recorded::made_output(const OutputPlan& output, std::span<tn_tensor* cons
 }
 
 // ---- before and behind the launch
+
+// What neither reads nor writes there needs no place in the order of the arena's work.
+bool Recorded::uses_arena(std::span<tn_tensor* const> inputs) const {
+  if (!plan_.footprint.empty()) return true;
+  return std::ranges::any_of(
+      inputs, [&](const tn_tensor* t) { return t && manager_.arena().contains(t->data); });
+}
 
 void Recorded::stage(std::span<tn_tensor* const> inputs, tn_stream* stream) {
   for (size_t i = 0; i < plan_.inputs.size(); ++i) {
@@ -164,7 +169,8 @@ void Recorded::run(std::span<tn_tensor* const> inputs, tn_stream* stream,
     trims_ = now;
   }
   StreamUse use(stream);
-  manager_.wait_for_last(stream);
+  const bool has_order = uses_arena(inputs);
+  if (has_order) manager_.wait_for_last(stream);
   stage(inputs, stream);
   for (uint32_t i = 0; i < plan_.inputs.size(); ++i)
     if (plan_.inputs[i].way == Way::moved) graph_->move(i, address_of(inputs[i]->data));
@@ -178,11 +184,13 @@ void Recorded::run(std::span<tn_tensor* const> inputs, tn_stream* stream,
   ++replays;
   struct Mark {
     Manager& manager;
-    tn_stream* stream;
-    ~Mark() { manager.mark_last(stream); }
+    tn_stream* stream;  // null: no mark
+    ~Mark() {
+      if (stream) manager.mark_last(stream);
+    }
   };
   {
-    Mark behind_it{manager_, stream};
+    Mark behind_it{manager_, has_order ? stream : nullptr};
     copy_results(slots, stream);
     if (poisons) poison(stream);
   }

@@ -162,6 +162,28 @@ TEST_F(SimtForms, PointsThatMeetAreAddedAtomically) {
   }
 }
 
+// Rows of four are added to by one instruction of newer GPUs; what does not begin at a multiple of
+// 16 bytes, or ends before, is added one by one.
+TEST_F(SimtForms, NeighboursThatMeetAreAddedTogether) {
+  for (int64_t width : {4, 6, 7, 10, 64}) {
+    std::string n = std::to_string(width);
+    auto graph = graph_of("  input %x: f32[10, " + n + "]\n  input %i: i64[300]\n" +
+                          "  input %v: f32[300, " + n + "]\n  %y: f32[10, " + n +
+                          "] = aten.index_put.default(%x, [%i], %v, true)\n  output %y\n");
+    auto artifact = compiled("simt", graph);
+    int64_t widest = 0;
+    for (const auto& kernel : kernels_of(*artifact))
+      for (const auto& version : kernel["versions"])
+        if (version["atomic"].get<bool>())
+          widest = std::max(widest, version["vector"].get<int64_t>());
+    EXPECT_EQ(widest, 4) << width;
+    Tensor at = randint(0, 10, {300});
+    EXPECT_LE(off(graph, *artifact, {randn({10, width}), at, randn({300, width})}), 1e-4) << width;
+    Tensor unaligned = randn({300 * width + 1}).slice(0, 1).reshape({300, width});
+    EXPECT_LE(off(graph, *artifact, {randn({10, width}), at, unaligned}), 1e-4) << width;
+  }
+}
+
 TEST_F(SimtForms, DropoutIsOneKernelWithItsMask) {
   auto graph = graph_of(R"(
   input %x: f32[40, 30]
