@@ -129,7 +129,7 @@ RecordedPiece::RecordedPiece(const tn_compile_request& request, PieceCode code, 
   info.drop = &drop;
   info.constants = description.constants.data();
   info.n_constants = static_cast<uint32_t>(description.constants.size());
-  check(cuda().function_new(&info, &function_));
+  check(cuda_.function_new(&info, &function_));
   static_cast<void>(body.release());
 }
 
@@ -142,11 +142,11 @@ void RecordedPiece::run(std::span<tn_tensor*> inputs, std::span<tn_tensor*> outp
   c.inputs = inputs.data();
   c.outputs = outputs.data();
   if (before_) before_(c);
-  check(cuda().function_run(function_, &c));
+  check(cuda_.function_run(function_, &c));
 }
 
 std::string RecordedPiece::describe() const {
-  return collect([&](const tn_sink* sink) { return cuda().function_describe(function_, sink); });
+  return collect([&](const tn_sink* sink) { return cuda_.function_describe(function_, sink); });
 }
 
 // ---- a graph
