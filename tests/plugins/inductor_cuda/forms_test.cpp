@@ -184,6 +184,27 @@ TEST_F(SimtForms, NeighboursThatMeetAreAddedTogether) {
   }
 }
 
+// Of four products in a row three results are temporaries, and two live at a time.
+TEST_F(SimtForms, TheMemoryPlanTellsWhatSharesMemory) {
+  auto graph = graph_of(R"(
+  input %x: f32[64, 64]
+  %a: f32[64, 64] = aten.mm.default(%x, %x)
+  %b: f32[64, 64] = aten.mm.default(%a, %x)
+  %c: f32[64, 64] = aten.mm.default(%b, %x)
+  %d: f32[64, 64] = aten.mm.default(%c, %x)
+  output %d
+)");
+  auto artifact = compiled("simt", graph);
+  EXPECT_LE(off(graph, *artifact, {randn({64, 64}) * 0.1}), 1e-4);
+  constexpr int64_t bytes = 64 * 64 * 4 + 64;  // a line behind each
+  EXPECT_EQ(stats_of(*artifact)["planned_bytes"], 2 * bytes);
+  EXPECT_EQ(stats_of(*artifact)["naive_bytes"], 3 * bytes);
+  std::string plan = artifact->describe(TN_DESC_MEMORY_PLAN);
+  EXPECT_NE(plan.find("arena 32896 bytes, 49344 without reuse, 32896 live at most"), plan.npos)
+      << plan;
+  EXPECT_NE(plan.find("c: offset 0, 16448 bytes, items 2 to 3"), plan.npos) << plan;
+}
+
 TEST_F(SimtForms, DropoutIsOneKernelWithItsMask) {
   auto graph = graph_of(R"(
   input %x: f32[40, 30]
