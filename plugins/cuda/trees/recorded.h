@@ -52,8 +52,7 @@ class Recorded {
   Plan plan_;
   uint64_t trims_;
   std::vector<Draw> draws_;
-  std::vector<plugin::tensor> slots_,
-      made_;  // of the run that is under way; no memory for each run
+  std::vector<plugin::tensor> slots_, made_;  // of the run under way; members keep their memory
 };
 
 }  // namespace tenon::cuda::trees
