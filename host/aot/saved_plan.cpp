@@ -111,8 +111,8 @@ class PlanReader {
     }
     out.kept = plan.field("kept").numbers_below(n_inputs);
     size_t n_inner = graph_->inputs().size();
-    size_t n_results = graph_->outputs().size();
     if (auto d = plan.optional_field("derivative")) out.derivative = derivative(*d);
+    size_t n_results = out.derivative ? out.derivative->n_results : graph_->outputs().size();
     size_t n_primals = out.derivative ? out.derivative->n_primals : n_inner;
     size_t given = out.shared.empty() ? n_inputs : out.shared.size() + out.kept.size();
     require(given == n_primals, ErrorCode::bad_file, "{}: other inputs than those of the graph",

@@ -77,6 +77,7 @@ int main(int argc, char** argv) {
               .first = argc > 4 ? number(argv[4]) : 0,
               .count = number(argv[3]),
               .findings = argc > 5 ? argv[5] : ""};
+  if (!batch.findings.empty()) std::filesystem::create_directories(batch.findings);
   Outcome outcome = run(batch);
   print(batch, outcome);
   return outcome.found > 0 ? 1 : 0;
