@@ -23,7 +23,8 @@ macro(find_left name)
   expect("one ${name}, found '${found}'" n_found EQUAL 1)
 endmacro()
 macro(forget_flags)
-  foreach(name TENON_DYNAMO_DEBUG_DIR_ROOT TORCHDYNAMO_REPRO_AFTER TORCHDYNAMO_REPRO_LEVEL)
+  foreach(name TENON_DYNAMO_DEBUG_DIR_ROOT TORCHDYNAMO_REPRO_AFTER TORCHDYNAMO_REPRO_LEVEL
+           TENON_PLUGIN_PATH)
     unset(ENV{${name}})
   endforeach()
 endmacro()
@@ -40,7 +41,8 @@ macro(expect_minified kind)
   expect("${found} to fail" NOT again EQUAL 0)
 endmacro()
 
-# The folder of repro.tng goes elsewhere; its one command fails alike in a process without our flags.
+# The folder of repro.tng goes elsewhere; its one command fails alike in a process without our flags,
+# which finds the plugin in the folder only.
 macro(expect_repro_fails_again wanted what)
   find_left(repro.tng)
   get_filename_component(folder ${found} DIRECTORY)
