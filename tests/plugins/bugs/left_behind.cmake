@@ -7,7 +7,7 @@ get_filename_component(program_folder ${TENON} DIRECTORY)
 set(ENV{PATH} "${program_folder}:$ENV{PATH}")
 
 macro(run_program backend)
-  execute_process(COMMAND ${PROGRAM} ${backend} WORKING_DIRECTORY ${FOLDER}
+  execute_process(COMMAND ${PROGRAM} ${backend} ${ARGN} WORKING_DIRECTORY ${FOLDER}
     RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err)
 endmacro()
 macro(expect what)
@@ -100,6 +100,18 @@ elseif(PART MATCHES "gradients|forward_only")
     expect_minified("gradient of input")
     expect_repro_fails_again(9 "gradient of input 0")
   endif()
+elseif(PART STREQUAL failing_call)
+  # Which fails by a value: that is kept, and the command gives it again.
+  set(ENV{TORCHDYNAMO_REPRO_AFTER} aot)
+  set(ENV{TORCHDYNAMO_REPRO_LEVEL} 1)
+  run_program(aot_eager 1)
+  expect("no failure of row 1" status EQUAL 0)
+  run_program(aot_eager 7777)
+  expect("the error of the call" status EQUAL 1 AND err MATCHES "out of range")
+  find_left(command.sh)
+  file(READ ${found} command)
+  expect("values in ${command}" command MATCHES " --inputs inputs.safetensors")
+  expect_repro_fails_again(3 "index 7777 is out of range")
 elseif(PART STREQUAL calls)
   set(ENV{TENON_COMPILER_RECORD_CALLS} values)  # compiler.record_calls
   run_program(aot_eager)
