@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the polynomial coefficients of plugins/inductor/vector_math_*.cpp.
+"""Prints the polynomial coefficients of plugins/inductor/vector_math_*.cpp and codegen/blocks.
 
 Problem: for a function f, a weight w and powers p_i, find c_i that minimise
 max |w(x) (f(x) - sum c_i x^p_i)| over an interval, with c_i that are float or double numbers.
@@ -11,7 +11,7 @@ Cost: three minutes in all. Needs mpmath:  python3 tools/fit_math.py [name ...]
 import struct
 import sys
 
-from mpmath import (asin, atan, cos, erf, erfc, exp, inf, log, log1p, lu_solve, matrix, mp, mpf, pi,
+from mpmath import (asin, atan, chebyfit, cos, erf, erfc, exp, inf, log, log1p, lu_solve, matrix, mp, mpf, pi,
                     sin, sqrt, tanh)
 
 mp.dps = 60
@@ -158,7 +158,32 @@ def two_over_pi(low):
     return [high, to_double(rest - high)]
 
 
+def tanh_pieces():
+    """tanh in quarters of octaves from 2^-3 to 2^5, by the last five bits of a float's first eleven:
+    the middle of each, and coefficients of powers 0 .. 5; the first piece serves 0 .. 2^-3, too."""
+    pieces = [None] * 32
+    for j in range(32):
+        octave = mpf(2) ** (j // 4 - 3)
+        low, high = octave * (4 + j % 4) / 4, octave * (5 + j % 4) / 4
+        middle = (low + high) / 2
+        if j == 0:
+            odd = chebyfit(lambda z: root(z, -mpf(1) / 3, lambda x: (tanh(x) / x - 1) / z),
+                           [0, high**2], 2)
+            piece = [0, 0, 1, 0, odd[1], 0, odd[0]]
+        elif low >= 10:
+            piece = [low, 1, 0, 0, 0, 0, 0]
+        else:
+            terms = chebyfit(lambda y: tanh(middle + y), [low - middle, high - middle], 6)
+            piece = [middle] + terms[::-1]
+        pieces[(16 + j) % 32] = piece
+    return zip(*pieces)
+
+
 def main():
+    if "tanh_pieces" in sys.argv:
+        for numbers in tanh_pieces():
+            print("{" + ", ".join(f"{float(to_float(x)):.9g}" for x in numbers) + "}")
+        return
     if not sys.argv[1:]:
         for low in (50, 76, 102):
             pair = ", ".join(float(c).hex() for c in two_over_pi(low))

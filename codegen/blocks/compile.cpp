@@ -1,6 +1,7 @@
 // The compiler as one page: lowering, fusion, code, memory.
 #include "compile.h"
 
+#include "chosen_ops.h"
 #include "machine.h"
 #include "make.h"
 
@@ -48,7 +49,7 @@ loopir::Program lowered(const tn_compile_request& request, const Choices& choice
   loopir::LoweringOptions options;
   options.may_transform = request.stage == TN_STAGE_INFERENCE && !run.workers.is_fixed;
   options.optimizes_layout = choices.fuses && suits_channels_last(request);
-  options.externs = choices.externs;
+  options.externs = nodes_for_host(request);
   options.has_fast_kernel = [&](const loopir::Program& p, const loopir::Step& step) {
     return inductor::has_fast_kernel(p, step, run);
   };

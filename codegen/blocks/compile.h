@@ -11,8 +11,7 @@ struct Choices {
   bool fuses_formulas_only = false;  // no reductions, scans or scatters
   bool freezes = true;               // what depends on parameters only is made once
   bool verifies = false, profiles = false;
-  int64_t threads = 0;         // 0: all of the host's
-  std::set<uint32_t> externs;  // nodes that the host shall run
+  int64_t threads = 0;  // 0: all of the host's
 };
 
 /// Throws `declined` for what no part of it can be.

@@ -8,6 +8,7 @@
 #include "capture/follow/follow.h"
 #include "capture/hooks.h"
 #include "capture/trace.h"
+#include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 
@@ -97,7 +98,8 @@ std::vector<Tensor> record_function(FunctionCall& call) {
   follower = Follower::current();
   if (follower && follower->takes_function(call, tensors)) return tensors.results;
   trace = Trace::current();
-  if (!put_into_graph(*trace, call.waiting(), tensors))
+  bool is_traced = config::flags().dynamo.capture_autograd_function;
+  if (!is_traced || !put_into_graph(*trace, call.waiting(), tensors))
     trace->attach_outside(call.name, *call.waiting(), tensors);
   return tensors.results;
 }

@@ -1,5 +1,6 @@
 // The compilers of functorch.compile: names of backends, and backends that are made of others.
 #include "backend/backend.h"
+#include "backend/carried_plugins.h"
 #include "config/config.h"
 #include "core/error.h"
 #include "core/sym/shape_env.h"
@@ -140,9 +141,11 @@ std::shared_ptr<Artifact> compile_watched(const CompileRequest& request, const f
   fs::path folder = next_folder(dir);
   write_text(folder / "graph.tng", to_text(*request.graph));
   write_text(folder / "flags.toml", config::save_portable());
-  write_text(folder / "command.sh",
-             "#!/bin/sh\ncd \"$(dirname \"$0\")\" &&\ntenon run graph.tng --backend ts --inputs "
-             "inputs.safetensors --config flags.toml\n");
+  write_text(
+      folder / "command.sh",
+      "#!/bin/sh\ncd \"$(dirname \"$0\")\" &&\nexec tenon run graph.tng --backend ts --inputs "
+      "inputs.safetensors --config flags.toml" +
+          carried_plugin_words(folder.string(), "ts") + " \"$@\"\n");
   std::vector<Tensor> inputs = inputs_for(*request.graph);
   write_inputs(folder / "inputs.safetensors", inputs);
   report::log(report::LogLevel::info, "aot", "debug_compile: graph {} is in {}", request.compile_id,

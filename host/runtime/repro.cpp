@@ -2,6 +2,7 @@
 #include "runtime/repro.h"
 
 #include "backend/backend.h"
+#include "backend/carried_plugins.h"
 #include "backend/life/crash_report.h"
 #include "config/config.h"
 #include "core/tensor/tensor_impl.h"
@@ -28,11 +29,13 @@ std::string with_options(const ReproCompile& compile) {
   return message("\n[{}]\n{}", compile.backend, compile.options_toml);
 }
 
-std::string command(const ReproCompile& compile, std::string_view verb,
+// Run in `folder`, which the plugins go to.
+std::string command(const std::string& folder, const ReproCompile& compile, std::string_view verb,
                     std::string_view more = "") {
-  return message("#!/bin/sh\ncd \"$(dirname \"$0\")\" &&\nexec tenon {} --backend {}{}{} \"$@\"\n",
-                 verb, compile.backend,
-                 compile.mode.empty() ? "" : " --mode '" + compile.mode + "'", more);
+  return message(
+      "#!/bin/sh\ncd \"$(dirname \"$0\")\" &&\nexec tenon {} --backend {}{}{}{} \"$@\"\n", verb,
+      compile.backend, compile.mode.empty() ? "" : " --mode '" + compile.mode + "'", more,
+      carried_plugin_words(folder, compile.backend));
 }
 constexpr std::string_view runs_again = "run repro.tng --config flags.toml";
 constexpr std::string_view judges_again = "minify . --judge";  // status 9 where results are wrong
@@ -70,8 +73,9 @@ std::string write_graph_repro(const Graph& graph, const ReproCompile& compile,
   constexpr PrintOptions whole{.inline_elements = std::numeric_limits<size_t>::max()};
   report::write_dump(folder, "repro.tng", to_text(graph, whole));
   report::write_dump(folder, "flags.toml", config::save_portable() + with_options(compile));
-  report::write_dump(folder, "command.sh", command(compile, runs_again));
-  report::write_dump(folder, "minify.sh", minifier_command(compile, minifies_gradients(graph)));
+  report::write_dump(folder, "command.sh", command(folder, compile, runs_again));
+  report::write_dump(folder, "minify.sh",
+                     minifier_command(compile, minifies_gradients(graph), folder));
   if (!error.empty()) report::write_dump(folder, "error.txt", std::string(error) + "\n");
   report::counter("runtime.repros").add();
   return folder;
@@ -106,10 +110,10 @@ void leave_repro(const Graph& graph, const ReproCompile& compile, std::string_vi
   bool has_inputs = write_inputs(folder, inputs);
   if (level == 4)
     report::write_dump(folder, "command.sh",
-                       command(compile, judges_again, has_gradients ? " --grad" : ""));
+                       command(folder, compile, judges_again, has_gradients ? " --grad" : ""));
   else if (has_inputs)
     report::write_dump(folder, "command.sh",
-                       command(compile, runs_again, " --inputs inputs.safetensors"));
+                       command(folder, compile, runs_again, " --inputs inputs.safetensors"));
   if (level == 2 || level == 4) run_minifier(folder, compile, has_gradients);
 } catch (const std::exception& failed) {
   report::log_line(report::LogLevel::warning, "runtime",

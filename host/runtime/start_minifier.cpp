@@ -2,6 +2,7 @@
 #include "runtime/start_minifier.h"
 
 #include "backend/backend.h"
+#include "backend/carried_plugins.h"
 #include "backend/find/program.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
@@ -65,7 +66,10 @@ void minify(const std::string& folder, const ReproCompile& compile, bool grad) {
   report::log(report::LogLevel::warning, "runtime",
               "the minifier works on {}; dynamo.repro_level = 1 only keeps the graph", folder);
   constexpr int found = 1, nothing_fails = 0;
-  int status = end_of(start(program.path, arguments(compile, grad, folder)));
+  std::vector<std::string> words = arguments(compile, grad, folder);
+  for (const std::string& plugin : carry_plugins(folder, compile.backend))
+    words.insert(words.end(), {"--plugin", folder + "/" + plugin});
+  int status = end_of(start(program.path, words));
   require(status == found || status == nothing_fails, "the minifier ended with status {}", status);
   report::counter("runtime.minified_repros").add();
   if (status == found)
@@ -85,10 +89,10 @@ bool minifies_gradients(const Graph& graph) {
                              [&](ValueId input) { return graph.value(input).flags.requires_grad; });
 }
 
-std::string minifier_command(const ReproCompile& compile, bool grad) {
+std::string minifier_command(const ReproCompile& compile, bool grad, const std::string& folder) {
   std::string out = "#!/bin/sh\ncd \"$(dirname \"$0\")\" &&\ntenon";
   for (const std::string& word : arguments(compile, grad, ".")) out += " " + word;
-  return out + "\n";
+  return out + carried_plugin_words(folder, compile.backend) + "\n";
 }
 
 void run_minifier(const std::string& folder, const ReproCompile& compile, bool grad) noexcept try {

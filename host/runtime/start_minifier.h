@@ -12,7 +12,7 @@ namespace tenon {
 bool minifies_gradients(const Graph& graph);
 
 /// The command that minifies the repro in `folder`, run from there.
-std::string minifier_command(const ReproCompile& compile, bool grad);
+std::string minifier_command(const ReproCompile& compile, bool grad, const std::string& folder);
 
 /// Runs `tenon minify` on the folder of a repro in a child process, whose messages go to stderr, and
 /// waits for its end: the smallest graph is in <folder>/minified then. Says so in a log line, or what

@@ -1,7 +1,5 @@
 // ts: a graph as a compact program: formulas fused into steps over blocks of elements, products
 // and convolutions in place, a static memory plan, and what depends on parameters frozen.
-#include "chosen_ops.h"
-
 #include <blocks/compile.h>
 #include <blocks/text_form.h>
 #include <loopir/supported.h>
@@ -54,7 +52,6 @@ struct Ts : Backend {
     choices.fuses = !is_simple_ && given.get<bool>("optimize");
     choices.freezes = given.get<bool>("freeze");
     choices.profiles = given.get<bool>("profile");
-    choices.externs = nodes_for_host(request);
     auto out = std::make_unique<Program>(Program{blocks::compile(request, choices)});
     if (!is_simple_ && !are_fakes(request)) warm_up(*out, request);
     return out;

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -92,6 +94,54 @@ TEST(StraightCodeOfFunctions, IsAsExactAsTheFunctions) {
   Tensor x = linspace(-12, 12, 40001), exact_sum = body(x.to(Dtype::f64));
   Tensor error = (compiled(x).to(Dtype::f64) - exact_sum).abs() / (exact_sum.abs() + 0.01);
   EXPECT_LT(error.max().item<double>(), 5e-7);
+}
+
+/// In units of the last place of what is exact, which is as wide where numbers are subnormal.
+double most_ulps(const Tensor& found, const Tensor& exact) {
+  auto* f = found.data_ptr<float>();
+  auto* e = exact.data_ptr<double>();
+  double most = 0;
+  for (int64_t i = 0; i < found.numel(); ++i) {
+    EXPECT_EQ(std::isnan(f[i]), std::isnan(e[i])) << i;
+    if (std::isnan(e[i])) continue;
+    int exponent = std::max(std::ilogb(std::max(std::abs(e[i]), 1e-300)), -126);
+    most = std::max(most, std::abs(f[i] - e[i]) / std::ldexp(1.0, exponent - 23));
+  }
+  return most;
+}
+
+/// Floats from the least subnormal one to infinity, of both signs, and one that is not a number.
+Tensor all_magnitudes(int64_t n) {
+  Tensor out = empty({2 * n + 1});
+  auto* x = out.data_ptr<float>();
+  for (int64_t i = 0; i < n; ++i) {
+    auto bits = static_cast<uint32_t>(static_cast<uint64_t>(i) * 0x7f800000u / (n - 1));
+    x[2 * i] = std::bit_cast<float>(bits), x[2 * i + 1] = -x[2 * i];
+  }
+  x[2 * n] = std::nanf("");
+  return out;
+}
+
+TEST(StraightCodeOfFunctions, KeepsTheLastPlacesOfAllMagnitudes) {
+  Tensor x = all_magnitudes(60001);
+  auto of_sigmoid = [](const Tensor& t) { return sigmoid(t) * 1.0; };
+  auto of_tanh = [](const Tensor& t) { return tanh(t) * 1.0; };
+  auto exact = x.to(Dtype::f64);
+  EXPECT_LT(most_ulps(compile(of_sigmoid, {.backend = "nnc"})(x), sigmoid(exact)), 3);
+  EXPECT_LT(most_ulps(compile(of_tanh, {.backend = "nnc"})(x), tanh(exact)), 3);
+}
+
+TEST(StraightCodeOfFunctions, GivesBitsThatDoNotDependOnNeighbours) {
+  auto body = [](const Tensor& t) { return sigmoid(t) * 1.0; };
+  auto compiled = compile(body, {.backend = "nnc"});
+  Tensor x = linspace(-80, 80, 4096), far = x.clone();
+  for (int64_t i = 0; i < 4096; i += 100) far.data_ptr<float>()[i] = i % 200 ? -95 : INFINITY;
+  Tensor alone = compiled(x), among_far = compiled(far);
+  auto *a = alone.data_ptr<float>(), *b = among_far.data_ptr<float>();
+  for (int64_t i = 0; i < 4096; ++i) {
+    if (i % 100 == 0) continue;
+    ASSERT_EQ(a[i], b[i]) << i;
+  }
 }
 
 TEST(StraightCodeInPlace, ReadsAnInputBeforeItIsWritten) {

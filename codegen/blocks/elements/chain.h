@@ -97,6 +97,24 @@ void of_one(BLOCKS_ACCUMULATOR, BLOCKS_WHERE) {
   BLOCKS_NEXT;
 }
 
+#if defined(__AVX512F__)
+// One look at all vectors takes a third of what one at each does.
+template <>
+void of_one<SigmoidVector>(BLOCKS_ACCUMULATOR, BLOCKS_WHERE) {
+  auto larger = [](__m512i x, Vector y) { return _mm512_max_epi32(x, magnitude(y)); };
+  __m512i most = larger(larger(larger(magnitude(v0), v1), v2), v3);
+  most = _mm512_max_epi32(most, larger(larger(larger(magnitude(v4), v5), v6), v7));
+  auto near = [](Vector v, int64_t) { return SigmoidVector::near(v); };
+  auto chosen = [](Vector v, int64_t) { return SigmoidVector::chosen(v); };
+  if (SigmoidVector::are_near(most)) [[likely]] {
+    BLOCKS_ALL(near);
+  } else {
+    BLOCKS_ALL(chosen);
+  }
+  BLOCKS_NEXT;
+}
+#endif
+
 template <class F, bool is_second, bool is_single>
 void of_two(BLOCKS_ACCUMULATOR, BLOCKS_WHERE) {
   In<is_single> y(places[s->a], offset);

@@ -80,8 +80,7 @@ int run_minify(MinifyOptions options, const Globals& globals) {
     return 0;
   }
   write_repro_folder(options.output, result.smallest, result.failure,
-                     {backend, options.failing.model.mode, options.failing.grad, globals.plugins,
-                      globals.plugin_path});
+                     {backend, options.failing.model.mode, options.failing.grad, globals.plugins});
   report(options, globals, result, before);
   return 1;
 }

@@ -2,6 +2,7 @@
 #include "debug/minify/repro_folder.h"
 
 #include "backend/backend.h"
+#include "backend/carried_plugins.h"
 #include "config/config.h"
 #include "core/cpu_level.h"
 #include "core/error.h"
@@ -30,9 +31,8 @@ std::string quoted(const std::string& word) {
   return out + "'";
 }
 
-// The folder may be copied, so a plugin of the command line is named by its absolute path, which a
-// further --plugin-path precedes.
-std::string command_of(const ReproRun& run) {
+// The folder may go to another machine: plugins that are not installed with Tenon go with it.
+std::string command_of(const ReproRun& run, const std::string& folder) {
   std::string out = "#!/bin/sh\n# Status 9: the results are wrong.\ncd \"$(dirname \"$0\")\" &&\n";
   out += "exec tenon minify . --judge";
   auto add = [&](const char* name, const std::string& value) {
@@ -41,9 +41,7 @@ std::string command_of(const ReproRun& run) {
   add("--backend", run.backend);
   add("--mode", run.mode);
   if (run.grad) out += " --grad";
-  for (const std::string& file : run.plugins) add("--plugin", fs::absolute(file).string());
-  for (const std::string& path : run.plugin_path) add("--plugin-path", fs::absolute(path).string());
-  return out + " \"$@\"\n";
+  return out + carried_plugin_words(folder, run.backend, run.plugins) + " \"$@\"\n";
 }
 
 std::string plugin_of(const std::string& backend) {
@@ -67,7 +65,7 @@ void write_repro_folder(const std::string& folder, const Candidate& candidate,
                      "seed 0\n",
                      name_of(failure.kind), failure.text, version, name_of(cpu_level()),
                      run.backend, plugin_of(run.backend)));
-  write_file(path / "command.sh", command_of(run));
+  write_file(path / "command.sh", command_of(run, folder));
 }
 
 }  // namespace tenon

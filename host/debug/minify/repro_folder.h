@@ -4,6 +4,7 @@
 //   inputs.safetensors   inputs whose values matter; the others are made up with seed 0
 //   flags.toml           the changed flags
 //   error.txt            the failure, versions, backend, plugin
+//   plugins/             those that are not installed with Tenon
 //   command.sh           runs it again: status 9 where results are wrong
 #pragma once
 
@@ -16,7 +17,7 @@ namespace tenon {
 struct ReproRun {
   std::string backend, mode;
   bool grad = false;
-  std::vector<std::string> plugins, plugin_path;  ///< of the command line
+  std::vector<std::string> plugins;  ///< files of the command line
 };
 
 /// Makes the folder; throws UserError where it cannot be written.

@@ -10,9 +10,11 @@
 #include <tenon/ops/reduce.h>
 #include <tenon/ops/view.h>
 
+#include <bit>
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <type_traits>
 
 namespace tenon::ops {
 
@@ -35,25 +37,26 @@ constexpr auto combine_integers = [](Tensor& out, const Tensor& self, const Tens
   combine<int64_t>(out, self, other, function);
 };
 
-// The neighbour of a 16-bit number: its bits, as a magnitude, go up or down by one.
+// The C library's function is a call for each element, and looks at the exceptions that it raises.
+// The neighbour's bits, as a magnitude, go up or down by one.
 template <class T>
 T neighbour(T from, T towards) {
-  float x = from, y = towards;
+  using Bits = std::conditional_t<sizeof(T) == 8, uint64_t,
+                                  std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>>;
+  using Wide = std::conditional_t<sizeof(T) == 8, double, float>;
+  constexpr Bits sign = Bits{1} << (8 * sizeof(T) - 1);
+  Wide x = from, y = towards;
   if (x != x || y != y) return x != x ? from : towards;
   if (x == y) return towards;
-  if (x == 0) return T::from_bits(static_cast<uint16_t>(y > 0 ? 0x0001 : 0x8001));
+  Bits bits = std::bit_cast<Bits>(from);
   bool grows = (x < y) == (x > 0);
-  return T::from_bits(static_cast<uint16_t>(from.bits + (grows ? 1 : -1)));
+  bits = static_cast<Bits>(bits + 2 * static_cast<Bits>(grows) - 1);  // no branch: signs are random
+  return std::bit_cast<T>(x == 0 ? static_cast<Bits>(y > 0 ? 1 : sign | 1) : bits);
 }
 
 void nextafter_kernel(Tensor& out, const Tensor& self, const Tensor& other) {
   dispatch_floating(out.dtype(), "nextafter", [&]<class T>() {
-    combine<T>(out, self, other, [](T a, T b) {
-      if constexpr (is_half_type<T>)
-        return neighbour(a, b);
-      else
-        return std::nextafter(a, b);
-    });
+    combine<T>(out, self, other, [](T a, T b) { return neighbour(a, b); });
   });
 }
 

@@ -16,11 +16,16 @@ if(NOT graph MATCHES "${OP}")
   message(FATAL_ERROR "${OP} is not what was left:\n${graph}")
 endif()
 
-# The folder runs in a process that knows nothing of this one, also under another name.
+# The folder runs in a process that knows nothing of this one, also under another name, and names
+# nothing outside of itself.
 get_filename_component(program_folder ${TENON} DIRECTORY)
 set(ENV{PATH} "${program_folder}:$ENV{PATH}")
 file(REMOVE_RECURSE ${FOLDER}_moved)
 file(RENAME ${FOLDER} ${FOLDER}_moved)
+file(READ ${FOLDER}_moved/command.sh command)
+if(command MATCHES "'/" OR NOT command MATCHES "--plugin 'plugins/")
+  message(FATAL_ERROR "the plugin is not named in its folder:\n${command}")
+endif()
 execute_process(COMMAND sh ${FOLDER}_moved/command.sh TIMEOUT 5 RESULT_VARIABLE again
   OUTPUT_QUIET ERROR_VARIABLE error)
 if(again EQUAL 0)

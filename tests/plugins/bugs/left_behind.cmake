@@ -7,7 +7,7 @@ get_filename_component(program_folder ${TENON} DIRECTORY)
 set(ENV{PATH} "${program_folder}:$ENV{PATH}")
 
 macro(run_program backend)
-  execute_process(COMMAND ${PROGRAM} ${backend} WORKING_DIRECTORY ${FOLDER}
+  execute_process(COMMAND ${PROGRAM} ${backend} ${ARGN} WORKING_DIRECTORY ${FOLDER}
     RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err)
 endmacro()
 macro(expect what)
@@ -23,7 +23,8 @@ macro(find_left name)
   expect("one ${name}, found '${found}'" n_found EQUAL 1)
 endmacro()
 macro(forget_flags)
-  foreach(name TENON_DYNAMO_DEBUG_DIR_ROOT TORCHDYNAMO_REPRO_AFTER TORCHDYNAMO_REPRO_LEVEL)
+  foreach(name TENON_DYNAMO_DEBUG_DIR_ROOT TORCHDYNAMO_REPRO_AFTER TORCHDYNAMO_REPRO_LEVEL
+           TENON_PLUGIN_PATH)
     unset(ENV{${name}})
   endforeach()
 endmacro()
@@ -40,7 +41,8 @@ macro(expect_minified kind)
   expect("${found} to fail" NOT again EQUAL 0)
 endmacro()
 
-# The folder of repro.tng goes elsewhere; its one command fails alike in a process without our flags.
+# The folder of repro.tng goes elsewhere; its one command fails alike in a process without our flags,
+# which finds the plugin in the folder only.
 macro(expect_repro_fails_again wanted what)
   find_left(repro.tng)
   get_filename_component(folder ${found} DIRECTORY)
@@ -98,6 +100,18 @@ elseif(PART MATCHES "gradients|forward_only")
     expect_minified("gradient of input")
     expect_repro_fails_again(9 "gradient of input 0")
   endif()
+elseif(PART STREQUAL failing_call)
+  # Which fails by a value: that is kept, and the command gives it again.
+  set(ENV{TORCHDYNAMO_REPRO_AFTER} aot)
+  set(ENV{TORCHDYNAMO_REPRO_LEVEL} 1)
+  run_program(aot_eager 1)
+  expect("no failure of row 1" status EQUAL 0)
+  run_program(aot_eager 7777)
+  expect("the error of the call" status EQUAL 1 AND err MATCHES "out of range")
+  find_left(command.sh)
+  file(READ ${found} command)
+  expect("values in ${command}" command MATCHES " --inputs inputs.safetensors")
+  expect_repro_fails_again(3 "index 7777 is out of range")
 elseif(PART STREQUAL calls)
   set(ENV{TENON_COMPILER_RECORD_CALLS} values)  # compiler.record_calls
   run_program(aot_eager)

@@ -12,7 +12,7 @@ if(NOT graph MATCHES "${OP}")
 endif()
 get_filename_component(folder_of_program ${TENON} DIRECTORY)
 set(ENV{PATH} "${folder_of_program}:$ENV{PATH}")
-execute_process(COMMAND sh ${FOLDER}/command.sh --plugin-path ${PLUGINS} RESULT_VARIABLE again
+execute_process(COMMAND sh ${FOLDER}/command.sh RESULT_VARIABLE again
   OUTPUT_QUIET ERROR_QUIET)
 if(again EQUAL 0)
   message(FATAL_ERROR "${FOLDER}/command.sh does not fail")

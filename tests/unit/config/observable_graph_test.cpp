@@ -12,6 +12,7 @@
 #include "runtime/overrides.h"
 #include "unit/config/observable_fixture.h"
 
+#include <tenon/autograd.h>
 #include <tenon/compiler.h>
 
 #include <gmock/gmock.h>
@@ -49,6 +50,33 @@ TEST_F(Observable, AllowEmptyGraphsAsksTheBackendForThemToo) {
   EXPECT_EQ(calls("dynamo.allow_empty_graphs", false), 0u);
   EXPECT_EQ(calls("dynamo.allow_empty_graphs", true), 1u);
   EXPECT_EQ(calls("dynamo.minimum_call_count", 0), 1u);
+}
+
+struct Doubled : autograd::Function<Doubled> {
+  static std::vector<Tensor> forward(autograd::Context&, const std::vector<Tensor>& in) {
+    return {in[0] * 2.0};
+  }
+  static std::vector<Tensor> backward(autograd::Context&, std::vector<Tensor> grads) {
+    return {grads[0] * 3.0};  // wrong on purpose, so that it is seen which derivative ran
+  }
+};
+
+TEST_F(Observable, CaptureAutogradFunctionOffBreaksGraphsAtFunctions) {
+  auto breaks = [](bool traces) {
+    auto scope = config::patch({{"dynamo.capture_autograd_function", traces}});
+    auto f = compile([](const Tensor& x) { return (Doubled::apply({x + 1})[0] * x).sum(); },
+                     {.backend = "aot_eager"});
+    for (int call = 0; call < 2; ++call) {
+      Tensor x = full({2}, 5.0).requires_grad_();
+      Tensor y = f(x);
+      EXPECT_EQ(y.item<float>(), 2 * 2 * 6 * 5);
+      y.backward();
+      EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{27, 27}));  // 3 x + 2 (x + 1)
+    }
+    return f.stats().graph_breaks;
+  };
+  EXPECT_EQ(breaks(true), 0);
+  EXPECT_GT(breaks(false), 0);
 }
 
 TEST_F(Observable, DeadCodeEliminationRemovesAnUnusedSine) {

@@ -85,7 +85,7 @@ std::string text_of(const fs::path& path) {
 bool is_table_of_ops(const std::string& path) {
   constexpr std::string_view tables[] = {"host/ops/", "host/graph/control_flow.cpp",
                                          "codegen/loopir/lower/", "plugins/kernels_",
-                                         "plugins/ts/chosen_ops.cpp"};
+                                         "codegen/blocks/chosen_ops.cpp"};
   return std::ranges::any_of(tables, [&](std::string_view t) { return path.starts_with(t); });
 }
 

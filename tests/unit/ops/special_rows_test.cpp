@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
 
 namespace tenon {
 namespace {
@@ -88,6 +91,39 @@ TEST(SpecialRows, TheNeighbourOfANumberThatIsReachedHasNoGradient) {
   nextafter(x, y).sum().backward();
   EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{1, 1, 0}));
   EXPECT_EQ(y.grad().to_vector<double>(), (std::vector<double>{0, 0, 0}));
+}
+
+template <class T>
+void expect_neighbours_of_the_library(Dtype dtype) {
+  using Limits = std::numeric_limits<T>;
+  std::vector<T> numbers;
+  for (T x : {T(0), Limits::denorm_min(), Limits::min(), T(1), T(1.5), T(2), Limits::max(),
+              Limits::infinity()})
+    numbers.insert(numbers.end(), {x, -x});
+  for (T from : numbers)
+    for (T towards : numbers) {
+      T expected = std::nextafter(from, towards);
+      T found = nextafter(full({}, double(from), dtype), full({}, double(towards), dtype))
+                    .data_ptr<T>()[0];
+      EXPECT_EQ(std::memcmp(&found, &expected, sizeof(T)), 0) << from << " " << towards;
+    }
+  Tensor nan = full({}, NAN, dtype), one = ones({}, dtype);
+  EXPECT_TRUE(std::isnan(nextafter(nan, one).template data_ptr<T>()[0]));
+  EXPECT_TRUE(std::isnan(nextafter(one, nan).template data_ptr<T>()[0]));
+}
+
+TEST(SpecialRows, NeighboursOfNumbersAreThoseOfTheCLibrary) {
+  expect_neighbours_of_the_library<float>(Dtype::f32);
+  expect_neighbours_of_the_library<double>(Dtype::f64);
+}
+
+// Middle, tails and far tails have polynomials of their own.
+TEST(SpecialRows, AQuantileIsWhereTheShareIs) {
+  std::vector<double> x;
+  for (double at = -35; at < 7; at += 0.03125) x.push_back(at);
+  Tensor found = special_ndtri(special_ndtr(tensor(x)));
+  for (size_t i = 0; i < x.size(); ++i)
+    EXPECT_NEAR(found.data_ptr<double>()[i], x[i], x[i] < 3 ? 1e-13 * (2 + std::abs(x[i])) : 1e-4);
 }
 
 TEST(SpecialRows, DiagonalsAreFilledAlsoThoseThatBeginAnew) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+namespace blocks {
+
 using namespace tenon::plugin;
 
 namespace {
@@ -59,3 +61,5 @@ std::set<uint32_t> nodes_for_host(const tn_compile_request& request) {
   }
   return out;
 }
+
+}  // namespace blocks
