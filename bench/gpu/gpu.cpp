@@ -1,7 +1,8 @@
 // Kernels and eager ops on a GPU: device time of one call, and what it moves.
 //
 //   build/release/bench/gpu            all rows
-//   build/release/bench/gpu products   those of products alone, or of kernels, models, images
+//   build/release/bench/gpu products   those of products alone, or of kernels, models, images, parts,
+//                                      small (one op a call)
 //   build/release/bench/gpu compile bert    first calls: of pointwise, bert or step
 #include "measure.h"
 
@@ -54,11 +55,20 @@ void measure_parts() {
           {at, source});
 }
 
-void measure_kernels() {
+// What the host takes, one op a call.
+void measure_small() {
   Tensor small = tenon::randn({1024}).to(gpu, Dtype::f32);
   report("x + 1, 1024 elements, eager loop", loop_time([&] { small + 1; }), 0);
-  auto add = tenon::compile([](const Tensor& x) { return x + 1; });
+  auto body = [](const Tensor& x) { return x + 1; };
+  auto add = tenon::compile(body), fused = tenon::compile(body, {.mode = "reduce-overhead"});
+  auto recorded = tenon::compile(body, {.backend = "cudagraphs"});
   report("x + 1, 1024 elements, compiled loop", loop_time([&] { add(small); }), 0);
+  report("x + 1, 1024 elements, recorded loop", loop_time([&] { fused(small); }), 0);
+  report("x + 1, 1024 elements, cudagraphs loop", loop_time([&] { recorded(small); }), 0);
+}
+
+void measure_kernels() {
+  measure_small();
   measure_points(Dtype::f32, "f32", 4);
   measure_points(Dtype::bf16, "bf16", 2);
   measure_rows(Dtype::f32, "f32", 4);
@@ -76,7 +86,9 @@ int main(int argc, char** argv) {
   tenon::DeviceProperties p = tenon::device_properties(gpu);
   std::printf("%s, %s, %d multiprocessors\n", p.name.c_str(), p.arch.c_str(), p.compute_units);
   auto is_asked = [&](const char* part) { return argc < 2 || std::strcmp(argv[1], part) == 0; };
+  if (argc > 1 && std::strcmp(argv[1], "small") == 0) measure_small();
   if (is_asked("kernels")) measure_kernels();
+  if (argc > 1 && std::strcmp(argv[1], "parts") == 0) measure_parts();
   if (is_asked("products")) measure_products();
   if (is_asked("models")) measure_models();
   if (argc > 1 && std::strcmp(argv[1], "images") == 0) measure_images();

@@ -29,30 +29,9 @@ void Scopes::bind(Id variable, Id number) {
   variables_[variable] = number;
 }
 
-bool Scopes::has_fold(Id v) {
-  if (auto known = has_fold_.find(v); known != has_fold_.end()) return known->second;
-  const loopir::Expressions& x = program_.expressions;
-  const ValueNode n = x.value_at(v);
-  // A row in scratch memory is there once an earlier stage is complete, as folds are.
-  bool out = n.code == loopir::value_folded || (n.code == loopir::value_load && is_scratch(n.a));
-  loopir::Operands read = loopir::operands_of(n);
-  for (Id o : read.values)
-    if (o != none) out |= has_fold(o);
-  if (read.index != none) out |= index_has_fold(read.index);
-  return has_fold_[v] = out;
-}
-
-bool Scopes::index_has_fold(Id i) {
-  const loopir::Expressions& x = program_.expressions;
-  if (!x.reads_data(i)) return false;
-  const loopir::IndexNode& n = x.index_at(i);
-  if (n.kind == IndexKind::value) return has_fold(static_cast<Id>(n.number));
-  return std::any_of(n.operands.begin(), n.operands.end(), [&](Id o) { return index_has_fold(o); });
-}
-
 bool Scopes::varies(Id v) {
   if (!lanes.are_open()) return false;
-  if (lanes.are_rows && has_fold(v)) return true;
+  if (lanes.are_rows && after_folds_.has_value(v)) return true;
   const loopir::Ids& all = program_.expressions.variables_of(v);
   return std::ranges::any_of(
       lanes.variables, [&](Id lane) { return std::binary_search(all.begin(), all.end(), lane); });
@@ -66,13 +45,13 @@ bool Scopes::is_of_rows(Id v) {
 
 bool Scopes::index_varies(Id i) {
   if (!lanes.are_open()) return false;
-  return (lanes.are_rows && index_has_fold(i)) ||
+  return (lanes.are_rows && after_folds_.has_index(i)) ||
          std::ranges::any_of(lanes.variables,
                              [&](Id lane) { return program_.expressions.depends_on(i, lane); });
 }
 
 std::optional<loopir::Ids> Scopes::lane_steps(Id i) {
-  if (lanes.are_rows && index_has_fold(i)) return std::nullopt;  // each lane has its own
+  if (lanes.are_rows && after_folds_.has_index(i)) return std::nullopt;  // each lane has its own
   loopir::Ids out;
   for (Id lane : lanes.variables) {
     std::optional<Id> step = program_.expressions.coefficient(i, lane);
@@ -96,12 +75,12 @@ size_t Scopes::of_variables(const loopir::Ids& variables) const {
 
 size_t Scopes::of_value(Id v) {
   size_t out = of_variables(program_.expressions.variables_of(v));
-  return has_fold(v) ? std::max(out, row) : out;
+  return after_folds_.has_value(v) ? std::max(out, row) : out;
 }
 
 size_t Scopes::of_index(Id i) {
   size_t out = of_variables(program_.expressions.variables_of_index(i));
-  return index_has_fold(i) ? std::max(out, row) : out;
+  return after_folds_.has_index(i) ? std::max(out, row) : out;
 }
 
 }  // namespace blocks

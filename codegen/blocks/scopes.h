@@ -11,6 +11,8 @@
 
 #include "code.h"
 
+#include <loopir/after_folds.h>
+
 #include <map>
 #include <optional>
 
@@ -38,7 +40,10 @@ struct Register {
 
 class Scopes {
  public:
-  Scopes(loopir::Program& program, Code& code) : program_(program), code_(code) { open(); }
+  Scopes(loopir::Program& program, Code& code)
+      : program_(program), after_folds_(program), code_(code) {
+    open();
+  }
 
   void open();
   /// The body of the loop that was open.
@@ -78,17 +83,15 @@ class Scopes {
   size_t row = 0;  // the scope where folds are complete
 
  private:
-  bool has_fold(Id value);
-  bool index_has_fold(Id index);
   size_t of_variables(const loopir::Ids& variables) const;
 
   loopir::Program& program_;
+  loopir::AfterFolds after_folds_;
   Code& code_;
   std::vector<Scope> scopes_;
   std::vector<Register> registers_;
   std::map<Id, size_t> scope_of_variable_;
   std::map<Id, Id> variables_;
-  std::map<Id, bool> has_fold_;
 };
 
 /// Takes steps that give the same in each block of a loop over blocks out of it.

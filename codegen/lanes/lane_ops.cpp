@@ -416,4 +416,21 @@ Value* any_extreme(IRBuilderBase& b, Value* x, Value* y, bool maximum) {
   return out;
 }
 
+Value* emit_index_op(IRBuilderBase& b, loopir::IndexKind kind, Value* x, Value* y, bool is_plain) {
+  using loopir::IndexKind;
+  if (kind == IndexKind::min) return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y);
+  if (kind == IndexKind::max) return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, y);
+  bool wants_rest = kind == IndexKind::mod;
+  if (is_plain) return wants_rest ? b.CreateURem(x, y) : b.CreateUDiv(x, y);
+  Value* one = constant_of(x->getType(), int64_t{1});
+  // A size that is 0 traps nobody: no element is there to be found.
+  y = b.CreateSelect(b.CreateICmpEQ(y, zero_like(y)), one, y);
+  Value* rest = b.CreateSRem(x, y);
+  Value* adjust = b.CreateAnd(b.CreateICmpNE(rest, zero_like(rest)),
+                              b.CreateICmpSLT(b.CreateXor(rest, y), zero_like(rest)));
+  if (wants_rest) return b.CreateSelect(adjust, b.CreateAdd(rest, y), rest);
+  Value* quotient = b.CreateSDiv(x, y);
+  return b.CreateSelect(adjust, b.CreateSub(quotient, one), quotient);
+}
+
 }  // namespace lanes

@@ -3,6 +3,8 @@
 
 #include "vector_math.h"
 
+#include <loopir/indices.h>
+
 #include <llvm/IR/IRBuilder.h>
 
 #include <cstdint>
@@ -22,6 +24,9 @@ llvm::Value* constant_of(llvm::Type* type, int64_t number);
 /// has no lowering. Semantics: the table of scalar primitives in <tenon/plugin.h>.
 llvm::Value* emit_primitive(llvm::IRBuilderBase& b, uint16_t code, int32_t result, int32_t operand,
                             llvm::Value* x, llvm::Value* y, llvm::Value* z);
+/// min, max, a / b and a % b of two indices as Python has them; plain ones where nothing is negative.
+llvm::Value* emit_index_op(llvm::IRBuilderBase& b, loopir::IndexKind kind, llvm::Value* x,
+                           llvm::Value* y, bool is_plain);
 /// x of dtype `from` as `to`.
 llvm::Value* emit_cast(llvm::IRBuilderBase& b, llvm::Value* x, int32_t from, int32_t to);
 /// The lesser or greater of real numbers, NaN if either is; of zeros any, so that folds may take

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "expressions.h"
+#include "fold.h"
 #include "reals.h"
 
 #include <memory>
@@ -40,19 +41,6 @@ struct View {
   Id buffer = none;
   Id offset = none;
   Ids sizes, strides;
-};
-
-enum class Fold : uint8_t {
-  none,
-  sum,
-  product,
-  minimum,
-  maximum,
-  any,
-  all,
-  arg_min,
-  arg_max,
-  log_sum_exp
 };
 
 /// How a loop without a fold changes buffer[index]: to its value, or to that and what was there.

@@ -11,6 +11,8 @@
 // function's own.
 #include "recorded.h"
 
+#include <array>
+
 namespace recordings {
 
 using tenon::plugin::check;
@@ -129,7 +131,7 @@ RecordedPiece::RecordedPiece(const tn_compile_request& request, PieceCode code, 
   info.drop = &drop;
   info.constants = description.constants.data();
   info.n_constants = static_cast<uint32_t>(description.constants.size());
-  check(cuda().function_new(&info, &function_));
+  check(cuda_.function_new(&info, &function_));
   static_cast<void>(body.release());
 }
 
@@ -142,11 +144,11 @@ void RecordedPiece::run(std::span<tn_tensor*> inputs, std::span<tn_tensor*> outp
   c.inputs = inputs.data();
   c.outputs = outputs.data();
   if (before_) before_(c);
-  check(cuda().function_run(function_, &c));
+  check(cuda_.function_run(function_, &c));
 }
 
 std::string RecordedPiece::describe() const {
-  return collect([&](const tn_sink* sink) { return cuda().function_describe(function_, sink); });
+  return collect([&](const tn_sink* sink) { return cuda_.function_describe(function_, sink); });
 }
 
 // ---- a graph
@@ -205,12 +207,30 @@ bool Recorded::find_sources(const graph& g) {
   return find(pieces_.list[0].inputs, input_sources_) && find(g.outputs(), output_sources_);
 }
 
+namespace {
+
+/// Tensors of a call: of the heap's memory only where they are many.
+class Tensors {
+ public:
+  explicit Tensors(size_t n) : n_(n), many_(n > few_.size() ? n : 0) {}
+  std::span<tn_tensor*> all() { return {many_.empty() ? few_.data() : many_.data(), n_}; }
+
+ private:
+  size_t n_;
+  std::array<tn_tensor*, 24> few_{};
+  std::vector<tn_tensor*> many_;
+};
+
+}  // namespace
+
 void Recorded::call_one_piece(tn_call& c) {
   using From = Source::From;
-  std::vector<tn_tensor*> inputs, results(pieces_.list[0].outputs.size());
-  inputs.reserve(input_sources_.size());
-  for (const Source& s : input_sources_)
-    inputs.push_back(s.from == From::caller ? c.inputs[s.index] : constants_[s.index].get());
+  Tensors given(input_sources_.size()), made(pieces_.list[0].outputs.size());
+  std::span<tn_tensor*> inputs = given.all(), results = made.all();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Source& s = input_sources_[i];
+    inputs[i] = s.from == From::caller ? c.inputs[s.index] : constants_[s.index].get();
+  }
   recorded_[0]->run(inputs, results, c);
   for (size_t i = 0; i < output_sources_.size(); ++i) {
     const Source& s = output_sources_[i];

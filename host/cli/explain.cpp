@@ -73,6 +73,7 @@ std::shared_ptr<Graph> load(const std::string& path, const ModelOptions& options
   facts["torch"] = program.torch_version;
   formats::ImportOptions importing;
   importing.random_weights = options.random_weights;
+  importing.device = device_of(options);
   auto model = stages.run("import", [&] { return formats::import_pt2(program, importing); });
   for (const formats::Pt2Range& r : model.ranges) facts["ranges"].items().push_back(r.text);
   for (const formats::Pt2Guard& g : model.guards) facts["guards"].items().push_back(g.text);
@@ -331,6 +332,11 @@ int explain(const ExplainOptions& options, const Globals& globals) {
       !options.grad || graph_file_kind(options.model) == GraphFileKind::archive,
       "{}: only an archive (.pt2) names the parameters that gradients are for; leave --grad out",
       options.model);
+  require(
+      options.archive.device.empty() || graph_file_kind(options.model) == GraphFileKind::archive,
+      "{}: only an archive (.pt2) is placed on a device; a graph names its own, so leave "
+      "--device out",
+      options.model);
   Json facts = facts_of(options);
   if (options.profile) {
     constexpr double seconds = 0.5;
@@ -361,7 +367,7 @@ Action build_explain(Options& app) {
   app.add_flag(
       "--grad", options->grad,
       "a training step instead: forward and backward, as `tenon run --grad` compiles them");
-  add_archive_options(app, options->archive);
+  add_model_options(app, options->archive);
   add_input_options(app, options->inputs);
   return [options](const Globals& globals) { return explain(*options, globals); };
 }

@@ -23,8 +23,10 @@ void declare_all_options() {
   Store::instance().check_option_names();
 }
 
+// To declare all is a tenth of a first compile, and mostly no variable names a backend.
 void require_option_names() {
-  if (!Store::instance().option_names_checked()) declare_all_options();
+  if (!Store::instance().option_names_checked() && has_variables_of_backends())
+    declare_all_options();
 }
 
 // Options of backends are read from the manifests once a key asks for them.

@@ -40,7 +40,7 @@ void declare_options(std::string_view backend, std::span<const FlagDef> options)
 /// option.
 extern void (*declare_all_options_slot)();
 void declare_all_options();
-/// The same unless it has been done since the flags were last read.
+/// The same if a variable may name an option and that was not checked since the flags were read.
 void require_option_names();
 /// Throws if a file or --set names a module that is not a backend either.
 void require_all_known();

@@ -115,6 +115,19 @@ void check_variable_names() {
   for (const std::string& name : our_variables()) check_name(name);
 }
 
+bool has_variables_of_backends() {
+  auto names_module = [](std::string_view name) {
+    return std::any_of(module_names().begin(), module_names().end(), [&](std::string_view module) {
+      return name.starts_with(upper_prefix("TENON_", module)) ||
+             name.starts_with(upper_prefix("TENON_FORCE_", module));
+    });
+  };
+  std::vector<std::string> names = our_variables();
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return !is_own_variable(name) && !names_module(name);
+  });
+}
+
 void check_variable_names(std::string_view backend, const std::vector<std::string>& known) {
   for (const std::string& name : our_variables()) {
     bool named = name.starts_with(upper_prefix("TENON_", backend)) ||

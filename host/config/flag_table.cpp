@@ -40,6 +40,11 @@ void FlagTable::add(const FlagDef& def) {
     ensure(index_.emplace(key, slot).second, "two flags share a name or alias: " + key);
 }
 
+bool FlagTable::has_all(std::span<const FlagDef> options) const {
+  return std::all_of(options.begin(), options.end(),
+                     [&](const FlagDef& option) { return index_.contains(option.key()); });
+}
+
 std::vector<FlagDef> FlagTable::add_options(std::string_view backend,
                                             std::span<const FlagDef> options) {
   modules_.emplace(backend);

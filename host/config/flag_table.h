@@ -46,6 +46,7 @@ class FlagTable {
   /// All flags of the .def files, without values.
   FlagTable();
 
+  bool has_all(std::span<const FlagDef> options) const;
   /// Makes the options of a backend known and returns those that were not.
   std::vector<FlagDef> add_options(std::string_view backend, std::span<const FlagDef> options);
   /// Of flags and of backends.

@@ -82,7 +82,9 @@ std::vector<Reading> read_environment(std::span<const FlagDef> defs,
                                       std::vector<std::string>& warnings);
 /// Throws UserError ConfigError for a variable TENON_<MODULE>_<...> that names no flag.
 void check_variable_names();
-/// The same for TENON_<BACKEND>_<...>, where `known` are the names of all options of backends.
+/// Whether a variable is set that may name an option of a backend.
+bool has_variables_of_backends();
+/// The same as check_variable_names() for TENON_<BACKEND>_<...>, where `known` are the names of all options of backends.
 void check_variable_names(std::string_view backend, const std::vector<std::string>& known);
 
 }  // namespace tenon::config

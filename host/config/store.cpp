@@ -216,11 +216,11 @@ bool Store::option_names_checked() {
 void Store::declare_options(std::string_view backend, std::span<const FlagDef> options) {
   Access access(*this);
   bool is_new = !table_.modules().contains(backend);
+  if (!is_new && table_.has_all(options)) return;
   FlagTable before = table_;
   std::vector<Reading> waiting = waiting_;
   try {
     std::vector<FlagDef> added = table_.add_options(backend, options);
-    if (!is_new && added.empty()) return;
     std::vector<Reading> readings = std::exchange(waiting_, {});
     for (Reading& reading : read_folders({std::string(backend)}, warnings_))
       readings.push_back(std::move(reading));

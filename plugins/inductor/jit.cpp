@@ -2,15 +2,13 @@
 // cache or a file gives later are the same bytes.
 #include "jit.h"
 
+#include <lanes/analyses.h>
 #include <tenon/plugin.hpp>
 
-#include <llvm/Analysis/CGSCCPassManager.h>
-#include <llvm/Analysis/LoopAnalysisManager.h>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
@@ -137,18 +135,11 @@ Machine& target_machine(int effort) {
 }
 
 void optimise(llvm::Module& module, llvm::TargetMachine& machine, int effort) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager graphs;
-  llvm::ModuleAnalysisManager modules;
   llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(graphs);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, graphs, modules);
+  lanes::Analyses analyses(builder);
   if (effort >= 2) {
-    builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
+    builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3)
+        .run(module, analyses.modules);
     return;
   }
   llvm::FunctionPassManager passes;
@@ -158,7 +149,7 @@ void optimise(llvm::Module& module, llvm::TargetMachine& machine, int effort) {
   passes.addPass(llvm::SimplifyCFGPass());
   passes.addPass(llvm::ADCEPass());
   for (llvm::Function& f : module)
-    if (!f.isDeclaration()) passes.run(f, functions);
+    if (!f.isDeclaration()) passes.run(f, analyses.functions);
 }
 
 }  // namespace

@@ -64,7 +64,8 @@ std::vector<Access> accesses_of(loopir::Program& program, const loopir::Nest& ne
       if (s.buffer != none) {
         bool is_one = s.fold != loopir::Fold::none && !s.is_scan;
         out.push_back({s.buffer, s.index, is_one && nest.lanes == none ? none : lanes,
-                       s.store != loopir::Store::set || s.is_scatter});
+                       s.store != loopir::Store::set || s.is_scatter,
+                       s.store != loopir::Store::set});
       }
       walk.statement(s);
     }

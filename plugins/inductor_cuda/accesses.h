@@ -10,7 +10,8 @@ constexpr int64_t warp_size = 32;
 /// One load or store. `lanes`: the variable over which neighbours are taken, or none.
 struct Access {
   Id buffer, index, lanes;
-  bool is_masked = false;  // done under a condition
+  bool is_masked = false;   // done under a condition, or not a plain store
+  bool is_changed = false;  // added to, or the like
 };
 std::vector<Access> accesses_of(loopir::Program& program, const loopir::Nest& nest);
 /// The same of the places of random numbers, which have no buffer.

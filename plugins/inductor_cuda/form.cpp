@@ -55,6 +55,7 @@ class Planner {
   Kind kind();
   bool turns_tiles();
   unsigned widest();
+  bool adds_vectors() const;
   void plan_rows();
   bool rows_in_registers(Id variable);
   void add(const Access& access);
@@ -148,10 +149,17 @@ bool Planner::turns_tiles() {
   return true;
 }
 
-// 16 bytes of the narrowest elements that lie beside each other, 8 elements at most. What is added by
-// atomic instructions is an element a thread: those of a warp meet in one sector each.
+// Scattered sums of f32 are as many neighbours a thread as one instruction adds to; what else is
+// changed as one is an element a thread: those of a warp meet in one sector each.
+bool Planner::adds_vectors() const {
+  const Statement& s = plan_.nest.kernel.stages[0].statements[0];
+  return options_.adds_together > 1 && s.store == loopir::Store::add &&
+         program_.buffers[s.buffer].dtype == TN_F32;
+}
+
+// 16 bytes of the narrowest elements that lie beside each other, 8 elements at most.
 unsigned Planner::widest() {
-  if (plan_.is_atomic) return 1;
+  if (plan_.is_atomic && !adds_vectors()) return 1;
   if (plan_.form.kind == Kind::columns || plan_.form.kind == Kind::tiles) return 1;
   bool has_inner = longest_stage() > 0;
   if (plan_.form.kind == Kind::points && has_inner) return 1;
@@ -162,6 +170,7 @@ unsigned Planner::widest() {
       narrowest = std::min(narrowest, loopir::item_size(program_.buffers[a.buffer].dtype));
   }
   auto out = static_cast<unsigned>(std::min<int64_t>(16 / narrowest, 8));
+  if (plan_.is_atomic) out = std::min(out, options_.adds_together);
   auto fit = [&](Id lanes) {
     if (lanes == none) return;
     auto n = x_.number_of(x_.extent_of(lanes));
@@ -211,7 +220,8 @@ void Planner::add(const Access& a) {
   if (!is_scratch && std::find(list.begin(), list.end(), a.buffer) == list.end())
     list.push_back(a.buffer);
   if (is_number) return;
-  if (plan_.form.vector == 1 || a.lanes == none || a.is_masked) return;
+  bool is_one_by_one = a.is_masked && !(a.is_changed && plan_.is_atomic);
+  if (plan_.form.vector == 1 || a.lanes == none || is_one_by_one) return;
   auto item = static_cast<unsigned>(loopir::item_size(info.dtype));
   unsigned width = std::min(plan_.form.vector, 16 / item);
   width = widest_access(program_, a, width, plan_.conditions.multiples);

@@ -81,6 +81,7 @@ struct FormOptions {
   /// second time on rows are read again rather than kept.
   unsigned spills = 0;
   bool is_deterministic = false;  // sums of real numbers in one order
+  unsigned adds_together = 1;     // neighbours in f32 that one instruction adds to
 };
 
 /// Neighbouring columns of a block of that form.

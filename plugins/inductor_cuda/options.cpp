@@ -48,9 +48,11 @@ loopir::FusionOptions fusion_options(const Given& given, const Device& device) {
 FormOptions form_options(const Given& given, const tn_compile_request& request,
                          const Device& device) {
   bool is_fixed = given.deterministic || (request.flags & TN_RQ_DETERMINISTIC) != 0;
+  bool adds_vectors = device.facts.capability_major >= 9;  // red.v4.f32
   return {.multiprocessors = static_cast<int64_t>(device.facts.multiprocessors),
           .shared_bytes = static_cast<int64_t>(device.facts.shared_per_block),
-          .is_deterministic = is_fixed};
+          .is_deterministic = is_fixed,
+          .adds_together = adds_vectors ? 4u : 1u};
 }
 
 }  // namespace inductor_cuda

@@ -5,6 +5,8 @@
 // is filled with copies of it.
 #pragma once
 
+#include <loopir/fold.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -31,19 +33,7 @@ using Accumulate = void (*)(void* state, const void* x, int64_t n);
 using AccumulatePlaces = void (*)(void* best, int64_t* at, const void* x, const int64_t* places,
                                   int64_t n);
 
-/// As loopir::Fold has them, from `sum` on.
-enum class Fold : uint8_t {
-  none,
-  sum,
-  product,
-  minimum,
-  maximum,
-  any,
-  all,
-  arg_min,
-  arg_max,
-  log_sum_exp
-};
+using loopir::Fold;
 
 /// What an operation of a chain does with the accumulator. `first`, `second`, `both`: which operand of
 /// a primitive of two it is. Of a choice by a comparison: the first number that is compared, or what

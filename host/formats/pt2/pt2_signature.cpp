@@ -173,7 +173,9 @@ std::optional<Pt2Tree> read_tree_text(const JsonView& signature, std::string_vie
   constexpr int64_t protocol = 1;
   auto text = signature.optional_field(field);
   if (!text || text->text().empty()) return std::nullopt;
-  JsonDocument document = parse_json(text->text(), text->place());
+  // Not place(), which walks the whole document: a signature has one place.
+  JsonDocument document = parse_json(
+      text->text(), message("{}: module_call_graph[0].signature.{}", text->subject(), field));
   std::vector<JsonView> parts = document.view().items();
   check(parts.size() == 2 && parts[0].integer() == protocol,
         "{}: expected a tree of protocol {}, [1, {{...}}]", *text, protocol);

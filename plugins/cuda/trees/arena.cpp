@@ -128,7 +128,7 @@ void Arena::cover(api::Address end) {
     map_chunk(chunk);
   }
   chunks_.push_back(chunk);
-  plugin::log(TN_LOG_DEBUG, "cudagraphs", "the arena of cuda:{} grows by {} bytes", gpu_.index(),
+  plugin::log(TN_LOG_INFO, "cudagraphs", "the arena of cuda:{} grows by {} bytes", gpu_.index(),
               chunk.range.bytes());
 }
 

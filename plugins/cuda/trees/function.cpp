@@ -244,9 +244,8 @@ void Function::note_unfit(Call& call, const Recorded::Verdict& verdict) const {
 void Function::run_recorded(Call& call, Recorded& recorded) {
   bool has_run = false, is_new = recorded.replays == 0;
   recorded.last_used = call.variant->calls;
-  std::vector<tn_tensor*> outputs(call.c.n_outputs);
   try {
-    recorded.run(call.inputs(), call.c.stream, outputs, has_run);
+    recorded.run(call.inputs(), call.c.stream, {call.c.outputs, call.c.n_outputs}, has_run);
   } catch (const error& e) {
     bool writes = std::ranges::any_of(about_.input_flags,
                                       [](uint32_t f) { return f & TN_CUDA_INPUT_WRITTEN; });
@@ -257,7 +256,6 @@ void Function::run_recorded(Call& call, Recorded& recorded) {
     if (++call.variant->failures >= failures_to_stop) call.variant->why_direct = why;
     return give_up(call, std::move(why));
   }
-  std::ranges::copy(outputs, call.c.outputs);
   if (!is_new) ++statistics_.replays;
   for (uint32_t i = 0; i < call.c.n_inputs; ++i)
     if (call.c.inputs[i] && (about_.input_flags[i] & TN_CUDA_INPUT_WRITTEN))
@@ -288,7 +286,7 @@ void Function::record(Call& call) {
   ++v.made;
   ++statistics_.recordings;
   if (v.made > 1) statistics_.add_rerecord(call.why_recorded);
-  plugin::log(TN_LOG_DEBUG, "cudagraphs", "{} is recorded ({} nodes): {}", about_.name,
+  plugin::log(TN_LOG_INFO, "cudagraphs", "{} is recorded ({} nodes): {}", about_.name,
               attempt.recorded->graph().nodes(), call.why_recorded);
   attempt.recorded->why = call.why_recorded;
   attempt.recorded->poisons = about_.flags & TN_CUDA_FN_POISON;

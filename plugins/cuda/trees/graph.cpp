@@ -1,4 +1,5 @@
 // Changing nodes of an instantiated graph: some 0.3 us each, the launch behind it costs no more.
+// A recording of one kernel is a graph, too: that takes the driver 1.8 us, a launch 3.4 (H200).
 #include "graph.h"
 
 #include "../staging.h"

@@ -16,8 +16,6 @@ using plugin::host;
 using plugin::tensor;
 using Way = InputPlan::Way;
 
-namespace {}  // namespace
-
 Recorded::Recorded(Manager& manager, std::unique_ptr<Graph> graph, Plan plan, uint64_t trims)
     : manager_(manager), graph_(std::move(graph)), plan_(std::move(plan)), trims_(trims) {
   draws_ = graph_->captured().draws;
@@ -83,7 +81,20 @@ tensor Recorded::made_output(const OutputPlan& output, std::span<tn_tensor* cons
   return of.as_strided(output.sizes, output.strides, offset);
 }
 
+void Recorded::make_results(std::span<tn_tensor* const> inputs) {
+  for (const SlotPlan& slot : plan_.slots) slots_.push_back(made_slot(slot));
+  for (const OutputPlan& o : plan_.outputs)
+    made_.push_back(o.kind == OutputPlan::Kind::absent ? tensor() : made_output(o, inputs, slots_));
+}
+
 // ---- before and behind the launch
+
+// What neither reads nor writes there needs no place in the order of the arena's work.
+bool Recorded::uses_arena(std::span<tn_tensor* const> inputs) const {
+  if (!plan_.footprint.empty()) return true;
+  return std::ranges::any_of(
+      inputs, [&](const tn_tensor* t) { return t && manager_.arena().contains(t->data); });
+}
 
 void Recorded::stage(std::span<tn_tensor* const> inputs, tn_stream* stream) {
   for (size_t i = 0; i < plan_.inputs.size(); ++i) {
@@ -151,12 +162,11 @@ void Recorded::poison(tn_stream* stream) {
 void Recorded::run(std::span<tn_tensor* const> inputs, tn_stream* stream,
                    std::span<tn_tensor*> outputs, bool& has_run) {
   if (replays != 0) draws_.clear();
-  std::vector<tensor> slots, made;
-  slots.reserve(plan_.slots.size());
-  made.reserve(plan_.outputs.size());
-  for (const SlotPlan& slot : plan_.slots) slots.push_back(made_slot(slot));
-  for (const OutputPlan& o : plan_.outputs)
-    made.push_back(o.kind == OutputPlan::Kind::absent ? tensor() : made_output(o, inputs, slots));
+  struct Results {
+    Recorded& of;
+    ~Results() { of.slots_.clear(), of.made_.clear(); }
+  } results{*this};
+  make_results(inputs);
   manager_.settle();
   std::lock_guard in_use(manager_.arena().use);
   if (uint64_t now = manager_.arena().trims(); now != trims_) {
@@ -164,13 +174,14 @@ void Recorded::run(std::span<tn_tensor* const> inputs, tn_stream* stream,
     trims_ = now;
   }
   StreamUse use(stream);
-  manager_.wait_for_last(stream);
+  const bool has_order = uses_arena(inputs);
+  if (has_order) manager_.wait_for_last(stream);
   stage(inputs, stream);
   for (uint32_t i = 0; i < plan_.inputs.size(); ++i)
     if (plan_.inputs[i].way == Way::moved) graph_->move(i, address_of(inputs[i]->data));
-  for (uint32_t s = 0; s < slots.size(); ++s)
+  for (uint32_t s = 0; s < slots_.size(); ++s)
     if (auto place = static_cast<uint32_t>(plan_.inputs.size() + s); graph_->has_points(place))
-      graph_->move(place, address_of(slots[s]->storage));
+      graph_->move(place, address_of(slots_[s]->storage));
   write_numbers(inputs);
   draw();
   graph_->launch(stream);
@@ -178,15 +189,17 @@ void Recorded::run(std::span<tn_tensor* const> inputs, tn_stream* stream,
   ++replays;
   struct Mark {
     Manager& manager;
-    tn_stream* stream;
-    ~Mark() { manager.mark_last(stream); }
+    tn_stream* stream;  // null: no mark
+    ~Mark() {
+      if (stream) manager.mark_last(stream);
+    }
   };
   {
-    Mark behind_it{manager_, stream};
-    copy_results(slots, stream);
+    Mark behind_it{manager_, has_order ? stream : nullptr};
+    copy_results(slots_, stream);
     if (poisons) poison(stream);
   }
-  for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = made[i].release();
+  for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = made_[i].release();
 }
 
 }  // namespace tenon::cuda::trees

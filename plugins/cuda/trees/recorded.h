@@ -19,8 +19,8 @@ class Recorded {
   };
   Verdict fits(std::span<tn_tensor* const> inputs) const;
 
-  /// Enqueues it and gives its results, which are new references. Throws; `has_run` tells whether
-  /// it was enqueued before that.
+  /// Enqueues it and gives its results, which are new references. Throws, and then leaves `outputs`
+  /// as they are; `has_run` tells whether it was enqueued before that.
   void run(std::span<tn_tensor* const> inputs, tn_stream* stream, std::span<tn_tensor*> outputs,
            bool& has_run);
 
@@ -35,10 +35,12 @@ class Recorded {
   std::string why;                   ///< it was made
 
  private:
+  void make_results(std::span<tn_tensor* const> inputs);
   plugin::tensor made_slot(const SlotPlan& slot);
   plugin::tensor lent_slot(const SlotPlan& slot);
   plugin::tensor made_output(const OutputPlan& output, std::span<tn_tensor* const> inputs,
                              const std::vector<plugin::tensor>& slots);
+  bool uses_arena(std::span<tn_tensor* const> inputs) const;
   void stage(std::span<tn_tensor* const> inputs, tn_stream* stream);
   void write_numbers(std::span<tn_tensor* const> inputs);
   void draw();
@@ -50,6 +52,7 @@ class Recorded {
   Plan plan_;
   uint64_t trims_;
   std::vector<Draw> draws_;
+  std::vector<plugin::tensor> slots_, made_;  // of the run under way; members keep their memory
 };
 
 }  // namespace tenon::cuda::trees

@@ -22,39 +22,20 @@ void Scopes::bind(Id variable, llvm::Value* value) {
   variables_[variable] = value;
 }
 
-bool Scopes::has_fold(Id v) {
-  if (auto known = has_fold_.find(v); known != has_fold_.end()) return known->second;
-  const ValueNode n = x_.value_at(v);
-  // A row in scratch memory is there once an earlier stage is complete, as folds are.
-  bool out = n.code == loopir::value_folded || (n.code == loopir::value_load && is_scratch(n.a));
-  loopir::Operands read = loopir::operands_of(n);
-  for (Id o : read.values)
-    if (o != none) out |= has_fold(o);
-  if (read.index != none) out |= index_has_fold(read.index);
-  return has_fold_[v] = out;
-}
-
-bool Scopes::index_has_fold(Id i) {
-  if (!x_.reads_data(i)) return false;
-  const IndexNode& n = x_.index_at(i);
-  if (n.kind == IndexKind::value) return has_fold(static_cast<Id>(n.number));
-  return std::any_of(n.operands.begin(), n.operands.end(), [&](Id o) { return index_has_fold(o); });
-}
-
 bool Scopes::varies(Id v) {
   if (!lanes.width) return false;
-  if (lanes.are_rows && has_fold(v)) return true;
+  if (lanes.are_rows && after_folds_.has_value(v)) return true;
   const Ids& all = x_.variables_of(v);
   return std::binary_search(all.begin(), all.end(), lanes.variable);
 }
 
 bool Scopes::index_varies(Id i) {
   if (!lanes.width) return false;
-  return (lanes.are_rows && index_has_fold(i)) || x_.depends_on(i, lanes.variable);
+  return (lanes.are_rows && after_folds_.has_index(i)) || x_.depends_on(i, lanes.variable);
 }
 
 std::optional<Id> Scopes::lane_step(Id i) {
-  if (lanes.are_rows && index_has_fold(i)) return std::nullopt;  // each lane has its own
+  if (lanes.are_rows && after_folds_.has_index(i)) return std::nullopt;  // each lane has its own
   return x_.coefficient(i, lanes.variable);
 }
 
@@ -68,12 +49,12 @@ size_t Scopes::of_variables(const Ids& variables) const {
 
 size_t Scopes::of_value(Id v) {
   size_t out = of_variables(x_.variables_of(v));
-  return has_fold(v) ? std::max(out, row) : out;
+  return after_folds_.has_value(v) ? std::max(out, row) : out;
 }
 
 size_t Scopes::of_index(Id i) {
   size_t out = of_variables(x_.variables_of_index(i));
-  return index_has_fold(i) ? std::max(out, row) : out;
+  return after_folds_.has_index(i) ? std::max(out, row) : out;
 }
 
 }  // namespace inductor

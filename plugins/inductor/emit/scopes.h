@@ -10,6 +10,7 @@
 // vector needs it. The last, incomplete block runs under a mask.
 #pragma once
 
+#include <loopir/after_folds.h>
 #include <loopir/program.h>
 
 #include <llvm/IR/IRBuilder.h>
@@ -42,7 +43,7 @@ struct Lanes {
 class Scopes {
  public:
   Scopes(loopir::Program& program, llvm::IRBuilder<>& builder)
-      : program_(program), x_(program.expressions), b_(builder) {}
+      : program_(program), x_(program.expressions), after_folds_(program), b_(builder) {}
 
   void open(llvm::BasicBlock* block) { scopes_.push_back({block, {}, {}, {}, {}}); }
   void close() { scopes_.pop_back(); }
@@ -80,17 +81,15 @@ class Scopes {
   size_t row = 0;  // the scope where folds are complete
 
  private:
-  bool has_fold(Id value);
-  bool index_has_fold(Id index);
   size_t of_variables(const Ids& variables) const;
 
   loopir::Program& program_;
   loopir::Expressions& x_;
+  loopir::AfterFolds after_folds_;
   llvm::IRBuilder<>& b_;
   std::vector<Scope> scopes_;
   std::map<Id, size_t> scope_of_variable_;
   std::map<Id, llvm::Value*> variables_;
-  std::map<Id, bool> has_fold_;
 };
 
 }  // namespace inductor

@@ -177,23 +177,6 @@ Value* ValueEmitter::index(Id i) {
 
 namespace {
 
-/// min, max, a / b and a % b as Python has them; plain ones where nothing is negative.
-Value* integer_op(llvm::IRBuilder<>& b, IndexKind kind, Value* p, Value* q, bool is_plain) {
-  if (kind == IndexKind::min) return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, p, q);
-  if (kind == IndexKind::max) return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, p, q);
-  bool remainder = kind == IndexKind::mod;
-  if (is_plain) return remainder ? b.CreateURem(p, q) : b.CreateUDiv(p, q);
-  Value* zero = llvm::Constant::getNullValue(p->getType());
-  // A size that is 0 traps nobody: no element is there to be found.
-  q = b.CreateSelect(b.CreateICmpEQ(q, zero), constant_of(p->getType(), int64_t{1}), q);
-  Value* r = b.CreateSRem(p, q);
-  Value* adjust = b.CreateAnd(b.CreateICmpNE(r, zero), b.CreateICmpSLT(b.CreateXor(r, q), zero));
-  if (remainder) return b.CreateSelect(adjust, b.CreateAdd(r, q), r);
-  Value* quotient = b.CreateSDiv(p, q);
-  return b.CreateSelect(adjust, b.CreateSub(quotient, constant_of(p->getType(), int64_t{1})),
-                        quotient);
-}
-
 // Of lanes of 31 bits, as a product: vectors have no division, and no 128 bits of a product.
 Value* short_quotient(llvm::IRBuilder<>& b, Value* lanes, uint64_t divisor) {
   auto shift = static_cast<uint64_t>(32 + std::bit_width(divisor - 1));
@@ -277,7 +260,7 @@ Value* ValueEmitter::emit_index(Id i) {
     return out;
   }
   bool plain = x_.range(n.operands[0]).lower >= 0 && x_.range(n.operands[1]).lower > 0;
-  return integer_op(b_, n.kind, operands[0], operands[1], plain);
+  return lanes::emit_index_op(b_, n.kind, operands[0], operands[1], plain);
 }
 
 Value* ValueEmitter::lane_index(Id i) {
@@ -332,7 +315,7 @@ Value* ValueEmitter::emit_lane_index(Id i) {
     Divided d = divided(b_, operands[0], operands[1], repeat(inverse));
     return n.kind == IndexKind::floordiv ? d.quotient : d.rest;
   }
-  return integer_op(b_, n.kind, operands[0], operands[1], plain);
+  return lanes::emit_index_op(b_, n.kind, operands[0], operands[1], plain);
 }
 
 }  // namespace inductor

@@ -147,6 +147,11 @@ void change(Frame& f, Id buffer, Value* element, Value* value, loopir::Store how
                       llvm::MaybeAlign(item), llvm::AtomicOrdering::Monotonic);
 }
 
+void add_to(Frame& f, Id buffer, Value* element, std::span<Value* const> values) {
+  auto bytes = static_cast<unsigned>(values.size() * sizeof(float));
+  f.target.add(f.b, place_of(f, buffer, element, bytes, MemoryUse::change), values);
+}
+
 Value* rounded(Frame& f, Value* value, int32_t dtype) {
   return lanes::from_memory(f.b, lanes::to_memory(f.b, value, dtype, to_bf16(f)), dtype);
 }

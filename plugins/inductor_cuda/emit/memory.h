@@ -17,6 +17,8 @@ void store(Frame& f, Id buffer, llvm::Value* element, std::span<llvm::Value* con
 llvm::Value* place_of(Frame& f, Id buffer, llvm::Value* element, unsigned bytes, MemoryUse use);
 /// Adds to an element, or makes it the less or the greater of both, whoever else does so.
 void change(Frame& f, Id buffer, llvm::Value* element, llvm::Value* value, loopir::Store how);
+/// Adds to neighbours in f32, each for itself.
+void add_to(Frame& f, Id buffer, llvm::Value* element, std::span<llvm::Value* const> values);
 /// A value as it is once it has been in memory.
 llvm::Value* rounded(Frame& f, llvm::Value* value, int32_t dtype);
 

@@ -1,6 +1,7 @@
 // Threads as NVIDIA's GPUs have them: intrinsics of LLVM's NVPTX target.
 #include "thread_target.h"
 
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 namespace inductor_cuda {
@@ -64,6 +65,22 @@ class Nvptx : public ThreadTarget {
   }
   Value* global(IRBuilderBase&, Value* address, unsigned, MemoryUse) override { return address; }
   Value* shared(IRBuilderBase&, Value* address, unsigned, MemoryUse) override { return address; }
+  void add(IRBuilderBase& b, Value* address, std::span<Value* const> values) override {
+    std::vector<Value*> operands{address};
+    std::vector<llvm::Type*> types{address->getType()};
+    std::string places, constraints = "l";
+    for (size_t i = 0; i < values.size(); ++i) {
+      operands.push_back(values[i]);
+      types.push_back(values[i]->getType());
+      places += (i ? ", $" : "$") + std::to_string(i + 1);
+      constraints += ",f";
+    }
+    std::string code = "red.relaxed.gpu.global.add.v" + std::to_string(values.size()) +
+                       ".f32 [$0], {" + places + "};";
+    auto* type = llvm::FunctionType::get(b.getVoidTy(), types, false);
+    b.CreateCall(type, llvm::InlineAsm::get(type, code, constraints + ",~{memory}", true),
+                 operands);
+  }
   bool converts_to_bf16() const override { return converts_to_bf16_; }
 
  private:

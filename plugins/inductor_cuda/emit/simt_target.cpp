@@ -51,6 +51,12 @@ class Simt : public ThreadTarget {
   Value* shared(IRBuilderBase& b, Value* address, unsigned bytes, MemoryUse use) override {
     return used(b, offsetof(SimtThread, local), address, bytes, use);
   }
+  void add(IRBuilderBase& b, Value* address, std::span<Value* const> values) override {
+    for (size_t i = 0; i < values.size(); ++i)
+      b.CreateAtomicRMW(llvm::AtomicRMWInst::FAdd,
+                        b.CreateConstGEP1_64(values[i]->getType(), address, i), values[i],
+                        llvm::MaybeAlign(sizeof(float)), llvm::AtomicOrdering::Monotonic);
+  }
   bool converts_to_bf16() const override { return false; }
 
  private:

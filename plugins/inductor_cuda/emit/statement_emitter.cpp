@@ -170,6 +170,8 @@ void StatementEmitter::store_lanes(const Statement& s, std::span<Value* const> a
       Value* element = values_.index(s.index, lane);
       if (together == 1)
         store_one(s, element, all[lane]);
+      else if (f_.plan.is_atomic)
+        add_to(f_, s.buffer, element, all.subspan(lane, together));
       else
         store(f_, s.buffer, element, all.subspan(lane, together));
     }

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,10 @@ class ThreadTarget {
                               MemoryUse use) = 0;
   virtual llvm::Value* shared(llvm::IRBuilderBase& b, llvm::Value* address, unsigned bytes,
                               MemoryUse use) = 0;
+  /// Adds to floats that lie beside each other in global memory, `address` at a multiple of their
+  /// bytes; each sum is made as one, whoever else adds there.
+  virtual void add(llvm::IRBuilderBase& b, llvm::Value* address,
+                   std::span<llvm::Value* const> values) = 0;
   /// Whether a float becomes a bf16 in one instruction.
   virtual bool converts_to_bf16() const = 0;
 };

@@ -155,27 +155,6 @@ Value* ValueEmitter::index(Id i, unsigned lane) {
   return scopes_.back().indices[{i, lane}] = out;
 }
 
-namespace {
-
-/// min, max, a / b and a % b as Python has them; plain ones where nothing is negative.
-Value* integer_op(llvm::IRBuilder<>& b, IndexKind kind, Value* p, Value* q, bool is_plain) {
-  if (kind == IndexKind::min) return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, p, q);
-  if (kind == IndexKind::max) return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, p, q);
-  bool remainder = kind == IndexKind::mod;
-  if (is_plain) return remainder ? b.CreateURem(p, q) : b.CreateUDiv(p, q);
-  Value* zero = llvm::Constant::getNullValue(p->getType());
-  // A size that is 0 traps nobody: no element is there to be found.
-  q = b.CreateSelect(b.CreateICmpEQ(q, zero), lanes::constant_of(p->getType(), int64_t{1}), q);
-  Value* r = b.CreateSRem(p, q);
-  Value* adjust = b.CreateAnd(b.CreateICmpNE(r, zero), b.CreateICmpSLT(b.CreateXor(r, q), zero));
-  if (remainder) return b.CreateSelect(adjust, b.CreateAdd(r, q), r);
-  Value* quotient = b.CreateSDiv(p, q);
-  Value* less = b.CreateSub(quotient, lanes::constant_of(p->getType(), int64_t{1}));
-  return b.CreateSelect(adjust, less, quotient);
-}
-
-}  // namespace
-
 Value* ValueEmitter::emit_index(Id i, unsigned lane) {
   const IndexNode n = x_.index_at(i);
   llvm::Type* type = f_.index_type();
@@ -202,7 +181,7 @@ Value* ValueEmitter::emit_index(Id i, unsigned lane) {
     return out;
   }
   bool plain = x_.range(n.operands[0]).lower >= 0 && x_.range(n.operands[1]).lower > 0;
-  return integer_op(b_, n.kind, operands[0], operands[1], plain);
+  return lanes::emit_index_op(b_, n.kind, operands[0], operands[1], plain);
 }
 
 }  // namespace inductor_cuda

@@ -28,6 +28,8 @@ const char* failed_call();
 /// The order in which streams of the double run; a GPU has its own.
 void seed_streams(uint64_t seed);
 void revive();
+/// What a library does that waits for a stream: a capture of it is over then.
+void wait_behind_the_plugin(void* stream);
 /// Who runs the kernels of the double.
 void set_code(const FakeCudaCode* code);
 

@@ -68,7 +68,7 @@ struct Words {
   Words& count(const Tensor& t) {
     return add(static_cast<uint64_t>(t.numel()), {TN_CUDA_ARG_VALUE, 8, 0, nullptr});
   }
-  void launch(tn_cuda_kernel* kernel, const tn_call& c, bool is_told = true) {
+  void launch(tn_cuda_kernel* kernel, const tn_call& c, bool is_told = true, uint32_t flags = 0) {
     std::vector<void*> places;
     for (uint64_t& word : words) places.push_back(&word);
     tn_cuda_launch how{};
@@ -77,6 +77,7 @@ struct Words {
     how.block[0] = 32;
     how.block[1] = how.block[2] = 1;
     how.stream = c.stream;
+    how.flags = flags;
     how.args = places.data();
     how.arg_info = is_told ? info.data() : nullptr;
     how.n_args = static_cast<uint32_t>(info.size());
@@ -108,6 +109,9 @@ FloatKernels::~FloatKernels() {
 
 void FloatKernels::sum(tn_call& c, const Tensor& y, const Tensor& a, const Tensor& b, Known known) {
   Words().address(y).address(a).address(b).count(y).launch(sum_, c, known == Known::yes);
+}
+void FloatKernels::sum_and_wait(tn_call& c, const Tensor& y, const Tensor& a, const Tensor& b) {
+  Words().address(y).address(a).address(b).count(y).launch(sum_, c, true, TN_CUDA_LAUNCH_WAIT);
 }
 void FloatKernels::add(tn_call& c, const Tensor& y, const Tensor& a) {
   Words().address(y).address(a).count(y).launch(add_, c);

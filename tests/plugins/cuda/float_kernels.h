@@ -15,6 +15,9 @@ class FloatKernels {
   enum class Known { yes, no };  // whether recordings are told what the parameters are
   void sum(tn_call& c, const tenon::Tensor& y, const tenon::Tensor& a, const tenon::Tensor& b,
            Known known = Known::yes);
+  /// The launch waits until it is done.
+  void sum_and_wait(tn_call& c, const tenon::Tensor& y, const tenon::Tensor& a,
+                    const tenon::Tensor& b);
   void add(tn_call& c, const tenon::Tensor& y, const tenon::Tensor& a);
   /// The number is read from `source`, four bytes of host memory.
   void times(tn_call& c, const tenon::Tensor& y, const tenon::Tensor& a, const float* source);

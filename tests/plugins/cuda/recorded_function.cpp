@@ -102,7 +102,7 @@ std::vector<Tensor> RecordedFunction::operator()(const std::vector<Tensor>& inpu
   call.inputs = in.data();
   call.outputs = out.data();
   call.syms = syms.data();
-  call.stream = current_stream(gpu);
+  call.stream = about_.has_stream ? current_stream(gpu) : nullptr;
   check(cuda_api().function_run(function_, &call));
   std::vector<Tensor> results;
   for (tn_tensor* t : out) results.push_back(take_tensor(t));

@@ -30,6 +30,7 @@ class RecordedFunction {
     uint32_t n_syms = 0, max_sizes = 0, rerecord_limit = 0, min_nodes = 0;
     std::vector<int64_t> capture_sizes;
     std::vector<tenon::Tensor> constants;
+    bool has_stream = true;  // its calls
   };
   RecordedFunction(About about, Body body);
   ~RecordedFunction();

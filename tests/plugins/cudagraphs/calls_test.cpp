@@ -11,6 +11,7 @@
 namespace tenon::graphs {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -37,6 +38,31 @@ TEST_F(Calls, ExplainTellsOfRecordingsAndSkips) {
                         "(unsafe_op, "));
 }
 
+TEST_F(Calls, ExplainTellsOfNodesAndMemory) {
+  auto f = compile([](const Tensor& x) { return (x * 2.0).relu().sum() + 1.0; }, recorded());
+  for (int i = 0; i < 5; ++i) f(there(ones({1000})));
+  EXPECT_THAT(f.explain(), ContainsRegex(": 1 recording of 1 size, with [1-9][0-9]* nodes and "
+                                         "[1-9][0-9]* bytes of memory; 3 replays, 1 warm-up"));
+}
+
+/// Four losses whose backwards have not run: each recording of the forward keeps what it saved.
+template <class F>
+std::vector<Tensor> waiting_losses(F& f) {
+  std::vector<Tensor> held;
+  for (int i = 0; i < 4; ++i) held.push_back(f(there(ones({4, 4}) * double(i))));
+  return held;
+}
+
+TEST_F(Calls, ExplainTellsWhyItWasRecordedAnew) {
+  Tensor w = there(ones({4, 4})), v = there(ones({4, 4}));
+  w.requires_grad_(), v.requires_grad_();
+  auto f = compile([&](const Tensor& x) { return x.matmul(w).matmul(v).sum(); }, recorded());
+  std::vector<Tensor> held = waiting_losses(f);
+  EXPECT_THAT(f.explain(), HasSubstr(", forward: 3 recordings of 1 size, with "));
+  EXPECT_THAT(f.explain(),
+              HasSubstr("recorded anew 2 times: results of an earlier run are still held"));
+}
+
 TEST_F(Calls, LogsNameRecordingsSkipsAndStaticInputs) {
   set_logs("cudagraphs,cudagraph_static_inputs");
   testing::internal::CaptureStderr();
@@ -48,6 +74,7 @@ TEST_F(Calls, LogsNameRecordingsSkipsAndStaticInputs) {
   set_logs("");
   std::string log = testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, HasSubstr("[cudagraphs]"));
+  EXPECT_THAT(log, ContainsRegex("is recorded \\([1-9] nodes?\\): the first recording"));
   EXPECT_THAT(log, HasSubstr("draws random numbers on the CPU"));
   EXPECT_THAT(log, HasSubstr("[cudagraph_static_inputs]"));
 }
@@ -94,18 +121,25 @@ TEST(Report, TellsOfRecordingsAndSkips) {
   const char* file = std::getenv("TENON_REPORT");
   if (!file) GTEST_SKIP() << "needs TENON_REPORT";
   Tensor w = there(ones({4}));
-  w.requires_grad_();
+  Tensor w2 = there(ones({4, 4}));
+  w.requires_grad_(), w2.requires_grad_();
   auto f = compile([&](const Tensor& x) { return (x * w).relu().sum(); }, recorded());
   for (int i = 0; i < 4; ++i) f(there(ones({4}))).backward();
   auto g =
       compile([](const Tensor& x) { return x + multinomial(x, 4, true); }, recorded({}, "noise"));
   g(there(ones({4})));
+  auto h =
+      compile([&](const Tensor& x) { return x.matmul(w2).matmul(w2).sum(); }, recorded({}, "held"));
+  std::vector<Tensor> held = waiting_losses(h);
   write_report(file);
   std::ostringstream page;
   page << std::ifstream(file).rdbuf();
   EXPECT_THAT(page.str(), HasSubstr(", forward: 1 recording of 1 size, with "));
   EXPECT_THAT(page.str(), HasSubstr(", backward: 1 recording of 1 size, with "));
-  EXPECT_THAT(page.str(), HasSubstr("2 replays, 1 warm-up"));
+  EXPECT_THAT(page.str(), ContainsRegex("with [1-9][0-9]* nodes? and [1-9][0-9]* bytes of memory; "
+                                        "2 replays, 1 warm-up"));
+  EXPECT_THAT(page.str(),
+              HasSubstr("recorded anew 2 times: results of an earlier run are still held"));
   EXPECT_THAT(page.str(), HasSubstr("not recorded: aten.multinomial.default draws"));
   EXPECT_THAT(f.explain(), HasSubstr(", backward: 1 recording of 1 size, with "));
 }
@@ -170,6 +204,20 @@ TEST_F(Calls, ARefusedRecordingIsADirectCall) {
   TENON_NEEDS_THE_DOUBLE();
   constexpr int32_t not_permitted = 800;
   expect_direct("cuStreamBeginCapture", not_permitted, "capture_failed");
+}
+
+// TENON_TEST_REPLAYS: how many, for callgrind.
+TEST_F(Calls, OneOpIsOneCallOfTheDriver) {
+  TENON_NEEDS_THE_DOUBLE();
+  auto f = compile([](const Tensor& x) { return x + 1; }, recorded());
+  Tensor x = there(ones({1024}));
+  for (int i = 0; i < 5; ++i) f(x);
+  synchronize(gpu);
+  const char* given = std::getenv("TENON_TEST_REPLAYS");
+  uint64_t n = given ? std::strtoull(given, nullptr, 10) : 100, before = counts().calls;
+  for (uint64_t i = 0; i < n; ++i) f(x);
+  EXPECT_EQ(counts().calls - before, n);
+  expect_equal(f(x), ones({1024}) * 2.0);
 }
 
 // What a product gives is kept for the backward, not computed again.

@@ -162,6 +162,49 @@ TEST_F(SimtForms, PointsThatMeetAreAddedAtomically) {
   }
 }
 
+// Rows of four are added to by one instruction of newer GPUs; what does not begin at a multiple of
+// 16 bytes, or ends before, is added one by one.
+TEST_F(SimtForms, NeighboursThatMeetAreAddedTogether) {
+  for (int64_t width : {4, 6, 7, 10, 64}) {
+    std::string n = std::to_string(width);
+    auto graph = graph_of("  input %x: f32[10, " + n + "]\n  input %i: i64[300]\n" +
+                          "  input %v: f32[300, " + n + "]\n  %y: f32[10, " + n +
+                          "] = aten.index_put.default(%x, [%i], %v, true)\n  output %y\n");
+    auto artifact = compiled("simt", graph);
+    int64_t widest = 0;
+    for (const auto& kernel : kernels_of(*artifact))
+      for (const auto& version : kernel["versions"])
+        if (version["atomic"].get<bool>())
+          widest = std::max(widest, version["vector"].get<int64_t>());
+    EXPECT_EQ(widest, 4) << width;
+    Tensor at = randint(0, 10, {300});
+    EXPECT_LE(off(graph, *artifact, {randn({10, width}), at, randn({300, width})}), 1e-4) << width;
+    Tensor unaligned = randn({300 * width + 1}).slice(0, 1).reshape({300, width});
+    EXPECT_LE(off(graph, *artifact, {randn({10, width}), at, unaligned}), 1e-4) << width;
+  }
+}
+
+// Of four products in a row three results are temporaries, and two live at a time.
+TEST_F(SimtForms, TheMemoryPlanTellsWhatSharesMemory) {
+  auto graph = graph_of(R"(
+  input %x: f32[64, 64]
+  %a: f32[64, 64] = aten.mm.default(%x, %x)
+  %b: f32[64, 64] = aten.mm.default(%a, %x)
+  %c: f32[64, 64] = aten.mm.default(%b, %x)
+  %d: f32[64, 64] = aten.mm.default(%c, %x)
+  output %d
+)");
+  auto artifact = compiled("simt", graph);
+  EXPECT_LE(off(graph, *artifact, {randn({64, 64}) * 0.1}), 1e-4);
+  constexpr int64_t bytes = 64 * 64 * 4 + 64;  // a line behind each
+  EXPECT_EQ(stats_of(*artifact)["planned_bytes"], 2 * bytes);
+  EXPECT_EQ(stats_of(*artifact)["naive_bytes"], 3 * bytes);
+  std::string plan = artifact->describe(TN_DESC_MEMORY_PLAN);
+  EXPECT_NE(plan.find("arena 32896 bytes, 49344 without reuse, 32896 live at most"), plan.npos)
+      << plan;
+  EXPECT_NE(plan.find("c: offset 0, 16448 bytes, items 2 to 3"), plan.npos) << plan;
+}
+
 TEST_F(SimtForms, DropoutIsOneKernelWithItsMask) {
   auto graph = graph_of(R"(
   input %x: f32[40, 30]

@@ -45,5 +45,23 @@ TEST(GpuOptions, ThatMeanNothingThereAreStillChecked) {
               HasSubstr("option inductor.max_fusion_size"));
 }
 
+// Of the last call; over the double events have times of their own.
+TEST(GpuOptions, AProfileTellsTheTimeOfEachItem) {
+  Device gpu(DeviceType::cuda);
+  testing::internal::CaptureStderr();
+  {
+    auto f = compile([](const Tensor& x) { return x.matmul(x).relu().sum(0); },
+                     {.backend = "inductor", .options = {{"profile", "true"}}});
+    Tensor x = ones({64, 64}).to(gpu, Dtype::f32);
+    for (int i = 0; i < 3; ++i) f(x);
+    synchronize(gpu);
+  }
+  reset();
+  std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, testing::ContainsRegex("sum of all items [0-9.]+ us on the device"));
+  EXPECT_THAT(log, testing::ContainsRegex("[0-9.]+ us .*kernel"));
+  EXPECT_THAT(log, testing::ContainsRegex("[0-9.]+ us .*product"));
+}
+
 }  // namespace
 }  // namespace tenon

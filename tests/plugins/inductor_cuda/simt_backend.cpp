@@ -87,6 +87,7 @@ tn_status* facts(int32_t, tn_cuda_facts* out) {
   tn_cuda_facts f{};
   f.struct_size = out->struct_size;
   f.warp = 32;
+  f.capability_major = 9;
   f.multiprocessors = 4;
   f.shared_per_block = 48 << 10;
   f.arch = TN_STR("simt");
