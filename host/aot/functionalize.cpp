@@ -143,6 +143,7 @@ void Functionalizer::lower_node(const Node& node) {
   const OpEntry& op = entry_of(node.op);
   recorder_.where = node.where;
   recorder_.module_path = node.module_path;
+  in_assertion_ = node.n_results == 0;
   std::optional<EnableGradGuard> mode;
   if (options_.training) follow_facts(node, mode);
   std::vector<Value> args = values_.arguments(node);
@@ -191,6 +192,15 @@ void rank_tangents(const Graph& captured, Lowered& lowered) {
 
 }  // namespace
 
+// Parts may take more for granted of what depends on data than the op that they come from, which
+// checks its arguments itself: narrow with a tensor slices at a number that is surely in range.
+void Functionalizer::assert_assumptions() {
+  asserts_.skip_new();
+  auto assert_new = [this] { in_assertion_ ? asserts_.skip_new() : asserts_.emit(); };
+  recorder_.before_node = assert_new;
+  recorder_.on_node = [=](const CallArgs&, NodeId) { assert_new(); };
+}
+
 Lowered Functionalizer::run() {
   out_.n_original_outputs = graph_.outputs().size();
   recorder_.opens = [this](const OpEntry& op) {
@@ -199,6 +209,7 @@ Lowered Functionalizer::run() {
            (added && added->seen_through);
   };
   recorder_.on_tape = options_.training;
+  assert_assumptions();
   {
     RecordScope scope(recorder_);
     add_inputs();
@@ -209,6 +220,7 @@ Lowered Functionalizer::run() {
     }
     FunctionalOutputs outputs(graph_, options_, recorder_, values_, out_);
     results_ = outputs.describe();
+    recorder_.before_node = {}, recorder_.on_node = {};
     if (options_.training)
       out_.derivative = differentiate(recorder_, results_, options_.backward_autocast);
   }

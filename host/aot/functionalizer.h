@@ -3,6 +3,7 @@
 #pragma once
 
 #include "aot/functional_values.h"
+#include "graph/assert_nodes.h"
 #include "graph/record.h"
 
 #include <tenon/autograd.h>
@@ -31,6 +32,7 @@ class Functionalizer {
   Lowered run();
 
  private:
+  void assert_assumptions();
   void add_shared_inputs();
   void add_input(uint32_t index);
   void add_inputs();
@@ -55,6 +57,8 @@ class Functionalizer {
   const Graph& graph_;
   const LowerOptions& options_;
   GraphRecorder recorder_;
+  AssertNodes asserts_{recorder_, ", which the graph takes for granted"};
+  bool in_assertion_ = false;  // the node that is lowered asserts something itself
   FunctionalValues values_;
   std::vector<Tensor> results_;
   Lowered out_;

@@ -1,4 +1,4 @@
-// Assertions, values and bindings of symbols.
+// Values and bindings of symbols.
 #include "capture/data_symbols.h"
 
 #include "config/flags.h"
@@ -33,6 +33,7 @@ DataSymbols::DataSymbols(const detail::Leaves& leaves, GraphRecorder& recorder,
     : leaves_(leaves),
       recorder_(recorder),
       env_(*recorder.shape_env()),
+      asserts_(recorder),
       captures_scalars_(policy.captures_scalars),
       captures_shapes_(policy.captures_shapes) {}
 
@@ -41,43 +42,13 @@ void DataSymbols::take_rules() {
   env_.set_rules({flags.shapes.backed_size_oblivious,
                   flags.dynamo.prefer_deferred_runtime_asserts_over_guards,
                   /*ask_when_open=*/true});
-  n_seen_asserts_ = env_.runtime_asserts().size();
+  asserts_.skip_new();
 }
 
 bool DataSymbols::captures(const OpEntry& op) const {
   bool number = op.n_returns == 1 && !op.schema.returns_list() &&
                 op.schema.returns[0].type.base != BaseType::tensor;
   return number ? captures_scalars_ : captures_shapes_;
-}
-
-// ---- assertions
-
-// Whether the nodes so far, or the arguments, tell every number in the condition.
-bool DataSymbols::is_bound(const Expr* condition) const {
-  std::vector<const Expr*> symbols = free_symbols(condition);
-  return std::ranges::all_of(symbols, [&](const Expr* symbol) {
-    if (env_.info(symbol).is_known_before_run()) return true;
-    const auto& bindings = recorder_.graph().symbols;
-    return std::ranges::any_of(bindings, [&](auto& b) { return b.symbol == symbol; });
-  });
-}
-
-void DataSymbols::emit_asserts() {
-  for (; n_seen_asserts_ < env_.runtime_asserts().size(); ++n_seen_asserts_)
-    waiting_asserts_.push_back(n_seen_asserts_);
-  if (waiting_asserts_.empty()) return;
-  for (size_t index : std::exchange(waiting_asserts_, {})) {
-    RuntimeAssert check = env_.runtime_asserts()[index];
-    const Expr* condition = env_.renewed(check.condition);
-    if (condition->is_constant() || config::flags().dynamo.do_not_emit_runtime_asserts) continue;
-    if (!is_bound(condition)) {
-      waiting_asserts_.push_back(index);
-      continue;
-    }
-    std::string text = env_.text(check.condition);
-    if (!check.message.empty()) text += ": " + check.message;
-    _assert_scalar(SymBool::from_expr(condition), text);
-  }
 }
 
 // ---- values

@@ -12,6 +12,7 @@
 
 #include "capture/trace_policy.h"
 #include "core/sym/sym_int.h"
+#include "graph/assert_nodes.h"
 #include "graph/record.h"
 
 #include <tenon/detail/leaves.h>
@@ -33,7 +34,7 @@ class DataSymbols {
   /// The environment follows the rules of a recording from here on; asserts so far do not count.
   void take_rules();
   /// What was taken for granted about data so far becomes nodes.
-  void emit_asserts();
+  void emit_asserts() { asserts_.emit(); }
 
   /// What the nodes of the segment bind, as tensors among its results.
   std::vector<const Expr*> show(std::vector<Tensor>& results) const;
@@ -57,15 +58,13 @@ class DataSymbols {
   std::vector<int64_t> words(const Graph& graph) const;
 
  private:
-  bool is_bound(const Expr* condition) const;
   int64_t word_of(const SymbolInfo& symbol) const;
 
   const detail::Leaves& leaves_;
   GraphRecorder& recorder_;
   ShapeEnv& env_;
+  AssertNodes asserts_;
   bool captures_scalars_, captures_shapes_;
-  std::vector<size_t> waiting_asserts_;  // of the environment, until their symbols are bound
-  size_t n_seen_asserts_ = 0;
 };
 
 }  // namespace tenon

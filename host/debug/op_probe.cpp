@@ -103,8 +103,9 @@ class Example {
   bool is_first_ = true;
 };
 
-std::shared_ptr<Graph> record_example(const OpEntry& op, const CallStyle& style) {
+std::shared_ptr<Graph> record_example(const OpEntry& op, const CallStyle& style, bool decomposed) {
   GraphRecorder recorder(ShapeEnv::make());
+  if (decomposed) recorder.opens = [&](const OpEntry& called) { return &called == &op; };
   Example example(recorder, style);
   for (size_t i = 0; i < op.schema.args.size(); ++i) example.add(op, i);
   OpResults results(op.n_returns);
@@ -135,9 +136,9 @@ std::string to_text(const CallStyle& style) {
   return message("{}{}[{}], number {}", style.first, others, sizes, style.number);
 }
 
-std::shared_ptr<Graph> example_graph(const OpEntry& op, const CallStyle& style) {
+std::shared_ptr<Graph> example_graph(const OpEntry& op, const CallStyle& style, bool decomposed) {
   try {
-    return record_example(op, style);
+    return record_example(op, style, decomposed);
   } catch (const Error&) {
     return nullptr;  // the op does not take such arguments
   }

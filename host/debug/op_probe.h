@@ -19,9 +19,10 @@ struct CallStyle {
 };
 std::string to_text(const CallStyle& style);
 
-/// The graph of one call of the op, its tensors as inputs; null where the op takes no such
-/// arguments or gives numbers. Nothing runs but its meta function.
-std::shared_ptr<Graph> example_graph(const OpEntry& op, const CallStyle& style);
+/// The graph of one call of the op, or of what it decomposes into, its tensors as inputs; null where
+/// the op takes no such arguments or gives numbers. Nothing runs but meta functions.
+std::shared_ptr<Graph> example_graph(const OpEntry& op, const CallStyle& style,
+                                     bool decomposed = false);
 
 struct OpProbe {
   bool has_example = false;           ///< a call could be made up from the schema

@@ -177,12 +177,14 @@ ValueId GraphRecorder::value_of(const Tensor& t) {
 }
 
 void GraphRecorder::record(const CallArgs& call) {
-  bool opened = opens && opens(*call.op);
+  bool is_late = gives_what_data_decides(call);
+  if (is_late && on_data_dependent && on_data_dependent(call)) return;
+  // Parts give their numbers and sizes as they are; what is made of them has no name in the graph.
+  bool opened =
+      (opens && opens(*call.op)) || (is_late && !call.op->def->meta && can_decompose(*call.op));
   if (opened || (is_complex_form(call) && !call.op->functional) ||
       (call.op->schema.has_list_among_results() && can_decompose(*call.op)))
     return decompose(call);
-  if ((call.op->tags & TN_TAG_DATA_DEPENDENT) && on_data_dependent && on_data_dependent(call))
-    return;
   if (runs_outside && runs_outside(call)) return;
   // Real tensors among the arguments are replaced by the fakes that stand for them.
   std::vector<Value> args(call.args, call.args + call.n_args);

@@ -173,7 +173,10 @@ class MetaVerifier {
 
   std::vector<MetaProblem> run() {
     std::optional<ShapeEnvScope> scope;
-    if (graph_.shape_env) scope.emplace(trial_ ? trial_->env() : *graph_.shape_env);
+    if (trial_)
+      scope.emplace(trial_->env());  // also for sizes that the file gives plain numbers
+    else if (graph_.shape_env)
+      scope.emplace(*graph_.shape_env);
     for (NodeId n = 0; n < graph_.nodes().size() && problems_.size() < 20; ++n) {
       try {
         check(n);

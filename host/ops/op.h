@@ -23,6 +23,8 @@
 //             whatever computes refuses them.
 //   .provider the plugin that has the kernel ("kernels_lapack") of a row with neither formula, view
 //             nor eager: the host checks the arguments by `.meta` and has no kernel of its own.
+//   .sized_by the argument of a data_dependent row that settles the sizes where it is given, neither
+//             None nor negative ("num_classes"); without it they depend on data.
 //   .vjp      the gradients of the arguments: see ops/vjp.h. A formula without it is differentiated
 //             as a program; a row with a decomposition and no vjp is recorded as its parts.
 //   .linear   the result as a sum of products of arguments, where it is linear in each factor:
@@ -385,6 +387,7 @@ struct OpDef {
   DecompFn decomp{};
   ComplexFn complex{};
   const char* provider = nullptr;
+  const char* sized_by = nullptr;
   Vjp vjp{};
   LinearForm linear{};
   Autocast autocast = Autocast::none;

@@ -263,6 +263,18 @@ Value default_of(const OpEntry& op, size_t arg) {
   }
 }
 
+bool gives_what_data_decides(const CallArgs& call) {
+  if (!(call.op->tags & TN_TAG_DATA_DEPENDENT)) return false;
+  const OpEntry& row = call.op->functional ? *call.op->functional : *call.op;
+  if (!row.def->sized_by) return true;
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (row.schema.args[i].name == row.def->sized_by && call.args[i].is_number()) {
+      Number size = call.args[i].number();
+      return !size.is_symbolic() && size.to_int() < 0;
+    }
+  return true;
+}
+
 namespace {
 
 void put_tensor(Value& slot, const TensorMeta& meta, bool fake) {

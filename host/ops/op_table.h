@@ -83,4 +83,7 @@ void run_meta(const CallArgs& call);
 /// and strings live in the entry.
 Value default_of(const OpEntry& op, size_t arg);
 
+/// Whether only the run of the call knows the sizes, or the number, that it gives.
+bool gives_what_data_decides(const CallArgs& call);
+
 }  // namespace tenon

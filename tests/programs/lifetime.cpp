@@ -56,7 +56,7 @@ void log_growth(Run& run, int turns, size_t bytes_a_turn, const std::function<vo
   run.log("heap grows", heap_grows, "resident pages grow", pages_grow);
 }
 
-TENON_PROGRAM(ManyResets, 9999) {
+TENON_PROGRAM(ManyResets, 999999) {
   auto f = run.compile([](const Tensor& x) { return (x.relu() * 2.0 + 1.0).sum(); });
   log_growth(run, 60, 256, [&](int i) {
     f(full({4}, float(i)));
@@ -64,7 +64,7 @@ TENON_PROGRAM(ManyResets, 9999) {
   });
 }
 
-TENON_PROGRAM(ManyResetsOfACutBody, 9999) {
+TENON_PROGRAM(ManyResetsOfACutBody, 999999) {
   auto f =
       run.compile([](const Tensor& x) { return x.sum().item<float>() > 2 ? x * 2.0 : x + 1.0; });
   log_growth(run, 40, 256, [&](int i) {
@@ -73,7 +73,7 @@ TENON_PROGRAM(ManyResetsOfACutBody, 9999) {
   });
 }
 
-TENON_PROGRAM(ManyEvictions, 9999) {
+TENON_PROGRAM(ManyEvictions, 999999) {
   auto f = run.compile([](const Tensor& x) { return (x * 2.0).sum(); },
                        {.dynamic = false,
                         .options = {{"capture.on_limit", "\"evict_lru\""},
@@ -137,7 +137,7 @@ TENON_PROGRAM(ManyThreads, 4) {
   log_growth(run, 100, 256, [&](int i) { in_threads(1, [&](int) { f(row({float(i % 4), 1})); }); });
 }
 
-TENON_PROGRAM(ManyCallables, 9999) {
+TENON_PROGRAM(ManyCallables, 999999) {
   log_growth(run, 60, 256, [&](int i) {
     auto f = run.compile([i](const Tensor& x) { return x * double(i); });
     f(ones({4}));

@@ -183,6 +183,14 @@ bool fold_pair(Lowering& to, const node& n, Fold kind, Fold position) {
 bool max_dim(Lowering& to, const node& n) { return fold_pair(to, n, Fold::maximum, Fold::arg_max); }
 bool min_dim(Lowering& to, const node& n) { return fold_pair(to, n, Fold::minimum, Fold::arg_min); }
 
+/// High powers of ordinary numbers leave the range of f32 (2^128, 2^-149), though their root does
+/// not.
+int32_t norm_type(double order, int32_t result) {
+  constexpr double highest_in_f32 = 4;
+  bool is_high = std::isfinite(order) && std::fabs(order) > highest_in_f32;
+  return is_high ? int32_t{TN_F64} : compute_type(result);
+}
+
 /// (sum of |x|^order)^(1 / order); the extremes of |x| for infinite orders, how many are not 0 for
 /// 0.
 bool vector_norm(Lowering& to, const node& n) {
@@ -190,7 +198,7 @@ bool vector_norm(Lowering& to, const node& n) {
   if (!f.is_computing() || !is_floating(f.t.dtype)) return false;
   Expressions& x = to.x;
   double order = number_arg(n.args[1]);
-  int32_t dtype = compute_type(to.info(n.first_result).dtype);
+  int32_t dtype = norm_type(order, to.info(n.first_result).dtype);
   auto op = [&](uint16_t code, Id a, Id b = none) { return x.apply(code, dtype, a, b); };
   auto size_of = [&](Id e) { return op(TN_F_ABS, x.cast(e, dtype)); };
   if (std::isinf(order)) {

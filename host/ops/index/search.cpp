@@ -137,6 +137,17 @@ Tensor bincount_kernel(const Tensor& self, const Tensor& weights, SymInt minleng
   return converted(sums, weights.dtype() == Dtype::f32 ? Dtype::f32 : Dtype::f64);
 }
 
+TensorMeta one_hot_meta(const Tensor& self, int64_t num_classes) {
+  require_index_dtype("one_hot", self);
+  require(num_classes >= -1,
+          "one_hot: num_classes must not be negative, found {}; leave it out for one class more "
+          "than the greatest value",
+          num_classes);
+  Dims sizes = dims_of(self.sizes());
+  sizes.push_back(num_classes >= 0 ? SymInt(num_classes) : unknown_count("one_hot"));
+  return contiguous_meta(list_of(sizes), Dtype::i64, self.device());
+}
+
 Tensor one_hot_rows(const Tensor& self, int64_t num_classes) {
   Tensor classes = unsqueeze(self, -1);
   SymInt count = num_classes >= 0 ? SymInt(num_classes) : item(amax(self)).sym_int() + 1;
@@ -311,7 +322,10 @@ static constexpr OpDef index_search_rows[] = {
      .eager = fn<bincount_kernel>,
      .vjp = nondiff},
     {.schema = "one_hot(Tensor self, int num_classes=-1) -> Tensor",
+     .tags = OpTags::data_dependent,
+     .meta = fn<one_hot_meta>,
      .decomp = fn<one_hot_rows>,
+     .sized_by = "num_classes",
      .vjp = nondiff},
     {.schema = "repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
      .tags = OpTags::data_dependent,
@@ -324,10 +338,13 @@ static constexpr OpDef index_search_rows[] = {
                    "repeat_interleave: output_size must not be negative, found {}", size);
            return contiguous_meta({size}, repeats.dtype(), repeats.device());
          },
-     .eager = fn<repeats_kernel>},
+     .eager = fn<repeats_kernel>,
+     .sized_by = "output_size"},
     {.schema = "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, "
                "SymInt? output_size=None) -> Tensor",
-     .decomp = fn<repeated_along>},
+     .tags = OpTags::data_dependent,
+     .decomp = fn<repeated_along>,
+     .sized_by = "output_size"},
     {.schema = "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, "
                "SymInt? output_size=None) -> Tensor",
      .decomp = [](const Tensor& self, SymInt repeats, std::optional<int64_t> dim,

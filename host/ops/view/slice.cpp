@@ -347,6 +347,7 @@ static constexpr OpDef view_slice_rows[] = {
      .inverse = fn<with_narrow>,
      .decomp = fn<narrowed>},
     {.schema = "narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)",
+     .tags = OpTags::data_dependent,
      .decomp = [](const Tensor& self, int64_t dim, const Tensor& start,
                   SymInt length) { return narrowed(self, dim, item(start).sym_int(), length); }},
     {.schema = "narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",
@@ -419,6 +420,7 @@ static constexpr OpDef view_slice_rows[] = {
      .decomp = fn<split_evenly>},
     {.schema = "tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, "
                "Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]",
+     .tags = OpTags::data_dependent,
      .decomp = fn<split_as_tensor_says>},
     {.schema = "hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]",
      .decomp =

@@ -55,6 +55,19 @@ TEST_F(InductorAccuracy, LongRows) {
   expect_as_exact(4.65e-8, row_op("aten.mean.dim(%x, [1])"), {rand({512, 16384})});
 }
 
+// 3^255 is far beyond f32, its root is 3.
+TEST_F(InductorAccuracy, NormsOfHighOrders) {
+  for (const char* order : {"5.5", "17", "255", "-40"})
+    expect_as_exact(1e-7,
+                    std::string(R"(
+  input %x: $[64, 100]
+  %y: $[64] = aten.linalg_vector_norm.default(%x, )") +
+                        order + R"(, [1])
+  output %y
+)",
+                    {randn({64, 100})});
+}
+
 TEST_F(InductorAccuracy, LongColumns) {
   const std::string sum = R"(
   input %x: $[16384, 64]
