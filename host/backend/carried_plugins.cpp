@@ -4,6 +4,7 @@
 #include "backend/backend.h"
 #include "backend/life/load.h"
 #include "core/error.h"
+#include "core/shell_word.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -68,11 +69,8 @@ std::vector<std::string> carry_plugins(const std::string& folder, const std::str
 std::string carried_plugin_words(const std::string& folder, const std::string& backend,
                                  const std::vector<std::string>& files) {
   std::string out;
-  for (const std::string& file : carry_plugins(folder, backend, files)) {
-    out += " --plugin '";
-    for (char c : file) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    out += "'";
-  }
+  for (const std::string& file : carry_plugins(folder, backend, files))
+    out += " --plugin " + shell_word(file);
   return out;
 }
 

@@ -2,6 +2,7 @@
 #include "cli/repro.h"
 
 #include "core/cpu_level.h"
+#include "core/shell_word.h"
 #include "core/version.h"
 
 #include <tenon/config.h>
@@ -13,29 +14,13 @@
 
 namespace tenon::cli {
 
-namespace {
-
-// One argument as a shell reads it back.
-std::string quoted(const std::string& argument) {
-  std::string out = "'";
-  for (char c : argument) {
-    if (c == '\'')
-      out += "'\\''";
-    else
-      out += c;
-  }
-  return out + "'";
-}
-
-}  // namespace
-
 std::string write_repro(const std::vector<std::string>& arguments, std::string_view what) noexcept {
   try {
     std::string folder = std::filesystem::temp_directory_path() / "tenon-repro-XXXXXX";
     if (mkdtemp(folder.data()) == nullptr) return "";
     std::ofstream command(folder + "/command.sh");
     command << "#!/bin/sh\n# Run in " << std::filesystem::current_path().string() << "\ntenon";
-    for (const std::string& argument : arguments) command << ' ' << quoted(argument);
+    for (const std::string& argument : arguments) command << ' ' << shell_word(argument);
     command << '\n';
     std::ofstream(folder + "/message.txt")
         << what << "\ntenon " << version << ", CPU level " << name_of(cpu_level()) << '\n';

@@ -6,6 +6,7 @@
 #include "config/config.h"
 #include "core/cpu_level.h"
 #include "core/error.h"
+#include "core/shell_word.h"
 #include "core/version.h"
 
 #include <filesystem>
@@ -25,18 +26,12 @@ void write_file(const fs::path& path, const std::string& text) {
           "{} cannot be written; choose another --output", path.string());
 }
 
-std::string quoted(const std::string& word) {
-  std::string out = "'";
-  for (char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 // The folder may go to another machine: plugins that are not installed with Tenon go with it.
 std::string command_of(const ReproRun& run, const std::string& folder) {
   std::string out = "#!/bin/sh\n# Status 9: the results are wrong.\ncd \"$(dirname \"$0\")\" &&\n";
   out += "exec tenon minify . --judge";
   auto add = [&](const char* name, const std::string& value) {
-    if (!value.empty()) out += message(" {} {}", name, quoted(value));
+    if (!value.empty()) out += message(" {} {}", name, shell_word(value));
   };
   add("--backend", run.backend);
   add("--mode", run.mode);

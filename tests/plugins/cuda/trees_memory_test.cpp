@@ -217,15 +217,7 @@ TEST_F(CudaTrees, RunsOnSeveralStreamsDoNotMeetInTheArena) {
 
 TEST_F(CudaTrees, ResultsOfThePoolStayWhileABackwardIsDue) {
   FloatKernels k;
-  RecordedFunction forward({.flags = TN_CUDA_FN_FORWARD,
-                            .outputs = TN_CUDA_OUTPUTS_POOL,
-                            .inputs = {0, 0},
-                            .results = {0, TN_CUDA_OUTPUT_SAVED}},
-                           [&](tn_call& c) {
-                             Tensor y = new_floats({4});
-                             k.sum(c, y, input(c, 0), input(c, 1));
-                             return Tensors{two_sums(k, c)[0], y};
-                           });
+  RecordedFunction forward(forward_of_sums(), [&](tn_call& c) { return saving_sums(k, c); });
   auto run = [&](double a) { return forward({on_gpu(4, a), on_gpu(4, 1)}); };
   auto is_over = [](const Tensor& t) {
     return !told(cuda_api().check_result(impl_of(t)->storage_id)).empty();

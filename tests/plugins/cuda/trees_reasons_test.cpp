@@ -398,16 +398,8 @@ TEST_F(CudaTrees, ForwardsWhoseBackwardsNeverComeAreToldOnce) {
   FloatKernels k;
   set_logs("cudagraphs");
   testing::internal::CaptureStderr();
-  RecordedFunction forward({.name = "forward",
-                            .flags = TN_CUDA_FN_FORWARD,
-                            .outputs = TN_CUDA_OUTPUTS_POOL,
-                            .inputs = {0, 0},
-                            .results = {0, TN_CUDA_OUTPUT_SAVED}},
-                           [&](tn_call& c) {
-                             Tensor y = new_floats({4});
-                             k.sum(c, y, input(c, 0), input(c, 1));
-                             return Tensors{two_sums(k, c)[0], y};
-                           });
+  RecordedFunction forward(forward_of_sums("forward"),
+                           [&](tn_call& c) { return saving_sums(k, c); });
   Tensors held;
   for (int i = 0; i < 40; ++i)
     for (Tensor& t : forward({on_gpu(4, i), on_gpu(4, 1)})) held.push_back(t);

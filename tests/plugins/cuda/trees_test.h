@@ -30,4 +30,18 @@ inline Tensors two_sums(FloatKernels& k, tn_call& c,
   return {z};
 }
 
+/// The same, and a + b saved for a backward.
+inline Tensors saving_sums(FloatKernels& k, tn_call& c) {
+  Tensor a = input(c, 0), y = new_floats({a.numel()});
+  k.sum(c, y, a, input(c, 1));
+  return {two_sums(k, c)[0], y};
+}
+inline RecordedFunction::About forward_of_sums(std::string name = "f") {
+  return {.name = std::move(name),
+          .flags = TN_CUDA_FN_FORWARD,
+          .outputs = TN_CUDA_OUTPUTS_POOL,
+          .inputs = {0, 0},
+          .results = {0, TN_CUDA_OUTPUT_SAVED}};
+}
+
 }  // namespace tenon
