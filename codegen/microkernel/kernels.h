@@ -70,10 +70,10 @@ struct AttentionTile {
   float* scratch;
 };
 
-/// Rows of one vector of units of a recurrent layer; steps are in elements.
+/// Rows of some units of a recurrent layer; steps are in elements.
 struct GateBlock {
-  int64_t rows, units, size;  // units: at most a vector; size: of the layer, from gate to gate
-  const float* sums;          // [rows][gates][a vector]: what the state gives
+  int64_t rows, units, size;  // size: of the layer, from gate to gate
+  float* sums;                // [rows][vectors][gates][a vector]: what the state gives; spoilt
   int64_t sums_row;
   const float* input;
   int64_t input_row;

@@ -3,9 +3,10 @@
 // Problem: a step is a product of few rows that depends on the step before.
 //
 // Method: threads share the units of each step, so that each reads a part of the weights only, out
-// of its own cache. Directions, and rows of the batch, are independent through all steps: threads
-// take those where there are directions for all, or rows enough and weights that are small, and
-// nothing waits for anything.
+// of its own cache, and wait for each other between steps. Directions, and rows of the batch, are
+// independent through all steps: threads take those where there are directions for all, or rows
+// enough and weights that are small, and nothing waits for anything.
+#include "inductor_runtime/lockstep.h"
 #include "library_calls.h"
 #include "placed.h"
 
@@ -25,7 +26,7 @@ using microkernel::RecurrentStep;
 using microkernel::RecurrentWeights;
 
 constexpr int64_t rows_worth_a_thread = 4;  // fewer leave multipliers idle
-constexpr int64_t small_step = 1 << 16;     // multiplications; not worth sharing
+constexpr int64_t small_step = 1 << 13;     // multiplications; not worth sharing
 constexpr int64_t near_bytes = 256 << 10;   // stay in a second-level cache beside all else
 
 std::vector<uint32_t> symbols_of_all(const Program& p, const Recurrence& r) {
@@ -185,14 +186,15 @@ class RecurrenceCall final : public LibraryCall {
     int64_t n = static_cast<int64_t>(plan.directions.size()), groups = w.groups();
     int64_t parts = std::min(groups, (workers_.threads() + n - 1) / n);
     int64_t batch = plan.directions[0].batch(), steps = plan.directions[0].steps();
-    for (int64_t i = 0; i < steps; ++i)
-      workers_.run(n * parts, [&](int64_t c) {
+    Lockstep(steps, n * parts).run(workers_, [&] {
+      float* scratch = thread_floats(w.scratch(batch));
+      return [&, scratch](int64_t i, int64_t c) {
         int64_t d = c / parts, part = c % parts;
         microkernel::step(w, weights_of(plan, packed, d),
                           plan.directions[static_cast<size_t>(d)].step(pointers, i), 0, batch,
-                          groups * part / parts, groups * (part + 1) / parts,
-                          thread_floats(w.scratch(batch)));
-      });
+                          groups * part / parts, groups * (part + 1) / parts, scratch);
+      };
+    });
     for (const PlacedDirection& d : plan.directions) d.finish(pointers, 0, batch);
   }
 
