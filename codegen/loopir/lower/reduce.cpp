@@ -68,7 +68,7 @@ Moments moments(Lowering& to, const Tensor& t, const Dimensions& dims, const std
                   Id off = x.apply(TN_F_SUB, dtype, e, to.at(mean, outer));
                   return x.apply(TN_F_MUL, dtype, off, off);
                 });
-  return {mean, mapped(to, squares, dtype, divided)};
+  return {mean, mapped(to, squares, dtype, divided), squares};
 }
 
 namespace {
@@ -253,8 +253,7 @@ bool fold_moments(Lowering& to, const node& n, bool root, bool with_mean) {
   Id count = count_of(to, f.t, f.dims, dtype);
   Id left = x.apply(TN_F_MAX, dtype, x.number(0.0, dtype),
                     x.apply(TN_F_SUB, dtype, count, x.number(correction, dtype)));
-  f.give(0, m.variance, [&](Id v) {
-    Id sum = x.apply(TN_F_MUL, dtype, v, count);
+  f.give(0, m.squares, [&](Id sum) {
     Id unbiased = x.apply(TN_F_DIV, dtype, sum, left);
     return root ? x.apply(TN_F_SQRT, dtype, unbiased) : unbiased;
   });

@@ -24,9 +24,9 @@ Tensor fold_dimensions(Lowering& to, const Tensor& t, const Dimensions& dims, Fo
                        int32_t dtype, const std::string& name, const Element& element);
 
 /// Mean and biased variance in the compute type, by two passes over the elements: the second sums
-/// squares of differences, which loses nothing where the mean is large.
+/// squares of differences, which loses nothing where the mean is large. `squares` is that sum.
 struct Moments {
-  Tensor mean, variance;
+  Tensor mean, variance, squares;
 };
 Moments moments(Lowering& to, const Tensor& t, const Dimensions& dims, const std::string& name);
 

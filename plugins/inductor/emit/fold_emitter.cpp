@@ -3,7 +3,9 @@
 // An accumulator is as wide as the lanes, which are several registers, so that the latency of one
 // addition is hidden behind the others. Where lanes are elements of one row they are folded
 // pairwise at the row's end, upper half onto lower half: an order that depends on nothing but the
-// width.
+// width. Of many steps it is the last vector of a sum in f32 that is folded in f64: those roundings
+// would be the largest, and in shorter rows the wider instructions would be felt. Where a sum is
+// there in f64, its quotient is rounded once, too (wide_dividend in value_emitter.cpp).
 //
 // Sums in f32 of more than 32 steps are in blocks: the error of a chain of additions grows with its
 // length, so after 8 or 16 steps the chain ends, its sum is added to one in f64, and the next begins
@@ -52,8 +54,9 @@ void FoldEmitter::end_block(const loopir::Statement& s) {
   b_.CreateStore(llvm::Constant::getNullValue(of_chain), fold.accumulator);
 }
 
-void FoldEmitter::start(const loopir::Statement& s, bool in_blocks) {
+void FoldEmitter::start(const loopir::Statement& s, bool in_blocks, bool may_end_wide) {
   State& fold = states_[s.folded];
+  fold.ends_wide = may_end_wide && is_rounded(s);
   int32_t dtype = x_.dtype_of(s.value);
   unsigned lanes = lanes_.width ? lanes_.width : lanes_.full_width;
   llvm::Type* type = widened(lane_type(b_.getContext(), dtype), lanes);
@@ -113,14 +116,20 @@ Value* FoldEmitter::step_scan(const loopir::Statement& s) {
 Value* FoldEmitter::finish(const loopir::Statement& s) {
   State& fold = states_.at(s.folded);
   int32_t dtype = x_.dtype_of(s.value);
+  constexpr unsigned lanes_of_a_vector = 16;
   unsigned lanes = lanes_.width ? lanes_.width : lanes_.full_width;
   bool position = gives_position(s.fold);
   llvm::Type* type = lane_type(b_.getContext(), dtype);
   Value* sum =
       fold.whole ? sum_of_blocks(fold) : b_.CreateLoad(widened(type, lanes), fold.accumulator);
   int32_t summed = fold.whole ? int32_t{TN_F64} : dtype;
+  unsigned widens_at = fold.ends_wide && !fold.whole ? lanes_of_a_vector : 0;
   Value* at = position ? b_.CreateLoad(widened(b_.getInt64Ty(), lanes), fold.position) : nullptr;
   for (unsigned n = lanes_.are_rows ? 1 : lanes; n > 1; n /= 2) {
+    if (n == widens_at) {
+      sum = b_.CreateFPExt(sum, widened(b_.getDoubleTy(), n));
+      summed = TN_F64;
+    }
     std::vector<int> low, high;
     for (unsigned i = 0; i < n / 2; ++i)
       low.push_back(static_cast<int>(i)), high.push_back(static_cast<int>(i + n / 2));
@@ -136,7 +145,10 @@ Value* FoldEmitter::finish(const loopir::Statement& s) {
   }
   Value* out = position ? at : sum;
   if (!lanes_.are_rows) out = b_.CreateExtractElement(out, uint64_t{0});
-  if (fold.whole) out = b_.CreateFPTrunc(out, out->getType()->getWithNewType(type));
+  if (summed != dtype) {
+    values_.wide_sums[s.folded] = out;
+    out = b_.CreateFPTrunc(out, out->getType()->getWithNewType(type));
+  }
   return values_.folded[s.folded] = out;
 }
 

@@ -21,7 +21,7 @@ class FoldEmitter {
   bool is_rounded(const loopir::Statement& s) const;
   /// Before the loops of its stage, for each element in them, and behind them. `in_blocks`: what
   /// has been folded so far goes into a wider sum with each end_block().
-  void start(const loopir::Statement& s, bool in_blocks);
+  void start(const loopir::Statement& s, bool in_blocks, bool may_end_wide);
   void step(const loopir::Statement& s);
   void end_block(const loopir::Statement& s);
   llvm::Value* finish(const loopir::Statement& s);
@@ -30,6 +30,7 @@ class FoldEmitter {
 
  private:
   struct State {
+    bool ends_wide = false;
     llvm::Value *accumulator = nullptr, *position = nullptr;  // in memory
     llvm::Value* whole = nullptr;                             // of blocks, in f64; or null
   };

@@ -66,7 +66,7 @@ class KernelEmitter {
  private:
   void bind_rows(Value* row);
   void emit_stages();
-  void emit_stage(const Stage& stage, Id lanes);
+  void emit_stage(size_t number);
   void emit_inner(const Ids& variables, size_t next, const Body& body, const Blocks& blocks);
   void emit_loop(Value* from, Value* to, const std::function<void(Value*)>& body);
   void emit_blocks(Value* from, Value* to, const Blocks& blocks,
@@ -74,6 +74,7 @@ class KernelEmitter {
   void emit_lane_blocks(Id variable, Value* first, Value* last, const Body& body,
                         const Blocks& blocks = {});
   Blocks blocks_of(const Stage& stage, const Ids& loops, Id lanes);
+  bool may_end_wide(size_t stage) const;
   void emit_statement(const Statement& s);
 
   loopir::Expressions& x_;
@@ -232,8 +233,7 @@ void KernelEmitter::emit_rows() {
 }
 
 void KernelEmitter::emit_stages() {
-  for (size_t s = 0; s < nest_.kernel.stages.size(); ++s)
-    emit_stage(nest_.kernel.stages[s], nest_.lanes_of_stage[s]);
+  for (size_t s = 0; s < nest_.kernel.stages.size(); ++s) emit_stage(s);
 }
 
 void KernelEmitter::emit_inner(const Ids& variables, size_t next, const Body& body,
@@ -280,13 +280,28 @@ Blocks KernelEmitter::blocks_of(const Stage& stage, const Ids& loops, Id lanes) 
   return out;
 }
 
-void KernelEmitter::emit_stage(const Stage& stage, Id lanes) {
+// Whether its rows of lanes take so many steps that their ends are a small part of them, and no
+// loop waits for an end.
+bool KernelEmitter::may_end_wide(size_t stage) const {
+  constexpr int64_t many = 8;
+  Id lanes = nest_.lanes_of_stage[stage];
+  if (lanes == none) return false;
+  for (size_t later = stage + 1; later < nest_.lanes_of_stage.size(); ++later)
+    if (nest_.lanes_of_stage[later] != none) return false;
+  auto extent = x_.number_of(x_.extent_of(lanes));
+  return extent && *extent >= many * lanes_.full_width;
+}
+
+void KernelEmitter::emit_stage(size_t number) {
+  const Stage& stage = nest_.kernel.stages[number];
+  Id lanes = nest_.lanes_of_stage[number];
   scopes_.go_to_innermost();
   Ids loops = stage.inner;
   std::erase(loops, lanes);
   Blocks blocks = blocks_of(stage, loops, lanes);
   for (const Statement& s : stage.statements)
-    if (s.fold != Fold::none) folds_.start(s, blocks.loop != none && folds_.is_rounded(s));
+    if (s.fold != Fold::none)
+      folds_.start(s, blocks.loop != none && folds_.is_rounded(s), may_end_wide(number));
   Body statements = [&] {
     for (const Statement& s : stage.statements) emit_statement(s);
   };

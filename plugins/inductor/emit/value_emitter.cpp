@@ -78,6 +78,22 @@ bool is_division(const ValueNode& n) {
   return n.code == TN_F_DIV && (n.dtype == TN_F32 || n.dtype == TN_F64);
 }
 
+// What a mean or a variance divides, where it is there in f64 as it is in f32: `sum`; else null.
+Value* wide_dividend(const loopir::Expressions& x, const ValueNode& n,
+                     const std::map<Id, Value*>& wide_sums, Value* sum) {
+  if (n.code != TN_F_DIV || n.dtype != TN_F32) return nullptr;
+  const ValueNode of = x.value_at(n.a);
+  auto known = of.code == loopir::value_folded ? wide_sums.find(of.a) : wide_sums.end();
+  if (known == wide_sums.end()) return nullptr;
+  return known->second->getType()->isVectorTy() == sum->getType()->isVectorTy() ? known->second
+                                                                                : nullptr;
+}
+
+Value* rounded_quotient(llvm::IRBuilderBase& b, Value* exact, Value* sum, Value* divisor) {
+  Value* quotient = b.CreateFDiv(exact, b.CreateFPExt(divisor, exact->getType()));
+  return b.CreateFPTrunc(quotient, sum->getType());
+}
+
 }  // namespace
 
 Value* ValueEmitter::emit_primitive_of(Id v, const ValueNode& n) {
@@ -90,6 +106,8 @@ Value* ValueEmitter::emit_primitive_of(Id v, const ValueNode& n) {
   int32_t operand = x_.dtype_of(n.a);
   if (options_.multiplies_by_reciprocals && wide && is_division(n) && !scopes_.varies(n.b))
     return b_.CreateFMul(operands[0], reciprocal(n.b));
+  if (Value* exact = wide_dividend(x_, n, wide_sums, operands[0]))
+    return rounded_quotient(b_, exact, operands[0], operands[1]);
   Value* out = emit_primitive(b_, n.code, n.dtype, operand, operands[0], operands[1], operands[2]);
   bool is_narrow = n.dtype == TN_F16 || n.dtype == TN_BF16;
   return options_.rounds_narrow && is_narrow

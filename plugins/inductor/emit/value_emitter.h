@@ -39,7 +39,8 @@ class ValueEmitter {
   llvm::Value* address(Id buffer, llvm::Value* element);
   llvm::Value* repeat(llvm::Value* v) { return b_.CreateVectorSplat(lanes_.width, v); }
 
-  std::map<Id, llvm::Value*> folded;  // results of folds that are complete
+  std::map<Id, llvm::Value*> folded;     // results of folds that are complete
+  std::map<Id, llvm::Value*> wide_sums;  // those of sums that are there in f64, before rounding
 
  private:
   llvm::Value* emit_value(Id v);

@@ -55,6 +55,19 @@ TEST_F(InductorAccuracy, LongRows) {
   expect_as_exact(4.65e-8, row_op("aten.mean.dim(%x, [1])"), {rand({512, 16384})});
 }
 
+// PyTorch sums these in double precision: what it rounds is the result.
+TEST_F(InductorAccuracy, Variances) {
+  auto of = [](int64_t rows, int64_t columns, int dim) {
+    int64_t left = dim == 1 ? rows : columns;
+    return message(
+        "\n  input %x: $[{}, {}]\n  %y: $[{}] = aten.var.correction(%x, [{}])\n  output %y\n", rows,
+        columns, left, dim);
+  };
+  expect_as_exact(2.57e-8, of(4096, 1024, 1), {rand({4096, 1024})});
+  expect_as_exact(2.57e-8, of(4096, 1000, 1), {rand({4096, 1000})});
+  expect_as_exact(2.66e-8, of(16384, 1024, 0), {randn({16384, 1024})});
+}
+
 // 3^255 is far beyond f32, its root is 3.
 TEST_F(InductorAccuracy, NormsOfHighOrders) {
   for (const char* order : {"5.5", "17", "255", "-40"})
