@@ -13,6 +13,7 @@
 #include "graph/text/print.h"
 #include "graph/verify.h"
 #include "ops/op_table.h"
+#include "ops/view/parts.h"
 
 namespace tenon {
 
@@ -165,6 +166,9 @@ bool writes_by_groups(const Graph& graph) {
 }
 
 class MetaVerifier {
+  // What a graph says wrongly by more than that is not worth making: some 450 bytes a part.
+  static constexpr int64_t few_parts = 4096;
+
  public:
   /// Without `trial` for a pass of ours, which must say it all. With it for a file, whose strides
   /// nobody reads and whose sizes may be written in another way.
@@ -243,6 +247,8 @@ class MetaVerifier {
     Results results;
     {
       FakeScope meta_only;
+      std::optional<PartLimit> limit;
+      if (is_list) limit.emplace(std::max<int64_t>(node.n_results, few_parts));
       run_meta({&op, fakes.args.data(), results.values, static_cast<uint32_t>(fakes.args.size()),
                 n_results});
     }

@@ -4,6 +4,7 @@
 #include "ops/op.h"
 #include "ops/shape_check.h"
 #include "ops/shapes.h"
+#include "ops/view/parts.h"
 
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
@@ -12,7 +13,12 @@
 #include <tenon/ops/create.h>
 #include <tenon/ops/view.h>
 
-namespace tenon::ops {
+namespace tenon {
+
+// A call must not ask for more parts than a machine can hold.
+thread_local constinit int64_t PartLimit::most_ = int64_t{1} << 20;
+
+namespace ops {
 
 namespace {
 
@@ -80,10 +86,9 @@ Tensor narrowed(const Tensor& self, int64_t dim, SymInt start, SymInt length) {
 
 // ---- several parts
 
-// A call must not ask for more parts than a machine can hold.
 void check_part_count(std::string_view op, int64_t count) {
-  constexpr int64_t most_parts = int64_t{1} << 20;
-  require(count <= most_parts, "{}: at most {} parts can be made, found {}", op, most_parts, count);
+  require(count <= PartLimit::most(), "{}: at most {} parts can be made, found {}", op,
+          PartLimit::most(), count);
 }
 
 ViewMeta part(const Tensor& self, size_t dim, SymInt start, SymInt length) {
@@ -448,4 +453,5 @@ static constexpr OpDef view_slice_rows[] = {
 
 extern constinit const OpFamily op_family_view_slice{view_slice_rows};
 
-}  // namespace tenon::ops
+}  // namespace ops
+}  // namespace tenon

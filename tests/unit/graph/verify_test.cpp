@@ -207,6 +207,22 @@ TEST(AdmitGraph, RefusesWhatContradictsItself) {
   }
 }
 
+TEST(AdmitGraph, MakesNoManyPartsThatTheGraphDoesNotName) {
+  for (const char* call : {"unbind.int(%x, 0)", "split.Tensor(%x, 1)", "chunk.default(%x, 1000000)",
+                           "tensor_split.sections(%x, 1000000)", "unbind_copy.int(%x, 0)"}) {
+    try {
+      parse_graph(
+          "tng 1\ngraph {\ninput %x: f32[1000000]\n%y: f32[] alias 1, %z: f32[] alias 1 = "
+          "aten." +
+          std::string(call) + "\noutput %y\n}\n");
+      ADD_FAILURE() << call;
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find("at most 4096 parts"), std::string::npos)
+          << call << ": " << error.what();
+    }
+  }
+}
+
 TEST(AdmitGraph, TakesOtherStridesAndLeavesNoGuards) {
   auto graph = parse_graph(R"(tng 1
     graph {
