@@ -730,6 +730,31 @@ def hop_scan(size):
     return Built(ScanNet(), (torch.randn(6, 4),))
 
 
+class Vmaps(nn.Module):
+    """What vmap leaves in an export: the tree of a generic associative_scan, along another dimension
+    and of two tensors; levels within levels; a weight from outside."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(4))
+
+    def forward(self, x, y):
+        from torch._higher_order_ops.associative_scan import associative_scan
+
+        def step(a, b):
+            return a[0] * b[0], b[0] * a[1] + b[1]
+
+        kept, added = associative_scan(step, (x, y), 1, combine_mode="generic")
+        row = torch.vmap(lambda v: (v * self.w.sum()).sin())
+        outer = torch.vmap(torch.vmap(lambda a, b: a * b - self.w.mean(), in_dims=(None, 0)), in_dims=(0, None))
+        return kept, added, row(x), outer(x[0], y[0])
+
+
+@model("regions of vmap", group="format")
+def vmaps(size):
+    return Built(Vmaps(), (torch.rand(3, 7), torch.randn(3, 7)))
+
+
 class DTypes(nn.Module):
     def __init__(self):
         super().__init__()

@@ -199,6 +199,8 @@ void read_program(const Pt2Records& records, Pt2Program& program) {
   read_ranges(top, expressions, program);
   read_guards(top, expressions, program);
   verify_graph(program.graph, records.subject() + ": " + record);
+  map_regions(program.graph);
+  verify_graph(program.graph, records.subject() + ": " + record);
   program.texts.emplace_back(record, bytes);
 }
 

@@ -50,6 +50,10 @@ std::string weights_config(std::string_view folder, const std::string& program);
 std::vector<Pt2Weight> read_weights(const Pt2Records& records, std::string_view folder,
                                     const std::string& program, const Pt2Options& options);
 
+// pt2_vmap.cpp
+/// Regions of torch.vmap become calls of map, in a graph that verify_graph() has passed.
+void map_regions(Pt2Graph& graph, int depth = 0);
+
 // pt2_verify.cpp
 /// Names, descriptions and arities of the graph and everything nested in it.
 void verify_graph(const Pt2Graph& graph, const std::string& subject);
