@@ -1,6 +1,8 @@
 /* The facts of a request, one line each. */
 #include "describe.h"
 
+#include <tenon/device.h>
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -74,7 +76,22 @@ static const named devices[] = {{TN_DEV_CPU, "cpu"},
 static const named tensor_flags[] = {{TN_T_FAKE, "fake"},
                                      {TN_T_REQUIRES_GRAD, "requires_grad"},
                                      {TN_T_CONTIGUOUS, "contiguous"},
-                                     {TN_T_CHANNELS_LAST, "channels_last"}};
+                                     {TN_T_CHANNELS_LAST, "channels_last"},
+                                     {TN_T_CONJ, "to be conjugated"},
+                                     {TN_T_NEG, "to be negated"}};
+static const named dtypes[] = {{TN_U8, "u8"},     {TN_I8, "i8"},   {TN_I16, "i16"},
+                               {TN_I32, "i32"},   {TN_I64, "i64"}, {TN_F16, "f16"},
+                               {TN_F32, "f32"},   {TN_F64, "f64"}, {TN_BF16, "bf16"},
+                               {TN_BOOL, "bool"}, {TN_C64, "c64"}, {TN_C128, "c128"}};
+static const named sources[] = {
+    {TN_SRC_INPUT, "an input"}, {TN_SRC_CONSTANT, "a constant"}, {TN_SRC_NODE, "a node"}};
+static const named dim_flags[] = {{TN_DIM_HAS_HINT, "with a hint"},
+                                  {TN_DIM_UNBACKED, "known to the run"},
+                                  {TN_DIM_REAL, "a real number"}};
+static const named stages[] = {{TN_STAGE_CAPTURED, "captured"},
+                               {TN_STAGE_FORWARD, "forward"},
+                               {TN_STAGE_BACKWARD, "backward"},
+                               {TN_STAGE_INFERENCE, "inference"}};
 static const named tags[] = {{TN_TAG_POINTWISE, "pointwise"},
                              {TN_TAG_REDUCTION, "reduction"},
                              {TN_TAG_VIEW, "view"},
@@ -94,19 +111,39 @@ static const named recompute[] = {{TN_RECOMPUTE_NONE, "as it likes"},
                                   {TN_RECOMPUTE_MUST_SAVE, "must save"},
                                   {TN_RECOMPUTE_PREFER, "prefer"},
                                   {TN_RECOMPUTE_MUST, "must"}};
-static const named arguments[] = {
-    {TN_ARG_COMPLEX, "complex"},      {TN_ARG_DEVICE, "device"},
-    {TN_ARG_LAYOUT, "layout"},        {TN_ARG_MEMORY_FORMAT, "memory format"},
-    {TN_ARG_SYMFLOAT, "real number"}, {TN_ARG_SYMBOOL, "truth value"}};
+static const named arguments[] = {{TN_ARG_VALUE, "value"},
+                                  {TN_ARG_VALUES, "values"},
+                                  {TN_ARG_BOOL, "bool"},
+                                  {TN_ARG_INT, "int"},
+                                  {TN_ARG_FLOAT, "float"},
+                                  {TN_ARG_STRING, "string"},
+                                  {TN_ARG_DTYPE, "dtype"},
+                                  {TN_ARG_INTS, "ints"},
+                                  {TN_ARG_FLOATS, "floats"},
+                                  {TN_ARG_BOOLS, "bools"},
+                                  {TN_ARG_STRINGS, "strings"},
+                                  {TN_ARG_SYMINT, "symbolic int"},
+                                  {TN_ARG_SYMINTS, "symbolic ints"},
+                                  {TN_ARG_GRAPH, "graph"},
+                                  {TN_ARG_COMPLEX, "complex"},
+                                  {TN_ARG_DEVICE, "device"},
+                                  {TN_ARG_LAYOUT, "layout"},
+                                  {TN_ARG_MEMORY_FORMAT, "memory format"},
+                                  {TN_ARG_SYMFLOAT, "real number"},
+                                  {TN_ARG_SYMBOOL, "truth value"}};
 static const named request_flags[] = {{TN_RQ_DYNAMIC, "dynamic"},
                                       {TN_RQ_DETERMINISTIC, "deterministic"},
-                                      {TN_RQ_GRAD_ENABLED, "grad enabled"}};
+                                      {TN_RQ_GRAD_ENABLED, "grad enabled"},
+                                      {TN_RQ_ALLOWS_TF32, "tf32 allowed"}};
 static const named op_arg_flags[] = {{TN_OA_KEYWORD_ONLY, "keyword only"},
                                      {TN_OA_WRITTEN, "written"}};
 static const named expr_ops[] = {
-    {TN_EX_TRUEDIV, "/"}, {TN_EX_TO_FLOAT, "float"}, {TN_EX_TRUNC, "trunc"},  {TN_EX_NE, "!="},
-    {TN_EX_LT, "<"},      {TN_EX_AND, "and"},        {TN_EX_OR, "or"},        {TN_EX_NOT, "not"},
-    {TN_EX_SELECT, "?:"}, {TN_EX_CONST, "const"},    {TN_EX_SYMBOL, "symbol"}};
+    {TN_EX_TRUEDIV, "/"}, {TN_EX_TO_FLOAT, "float"}, {TN_EX_TRUNC, "trunc"},   {TN_EX_NE, "!="},
+    {TN_EX_LT, "<"},      {TN_EX_AND, "and"},        {TN_EX_OR, "or"},         {TN_EX_NOT, "not"},
+    {TN_EX_SELECT, "?:"}, {TN_EX_CONST, "const"},    {TN_EX_SYMBOL, "symbol"}, {TN_EX_ADD, "+"},
+    {TN_EX_MUL, "*"},     {TN_EX_FLOORDIV, "//"},    {TN_EX_CEILDIV, "/^"},    {TN_EX_MOD, "%"},
+    {TN_EX_MIN, "min"},   {TN_EX_MAX, "max"},        {TN_EX_POW, "power"},     {TN_EX_EQ, "=="},
+    {TN_EX_LE, "<="}};
 static const named codes[] = {{TN_OK, "ok"},
                               {TN_CANCELLED, "cancelled"},
                               {TN_TIMEOUT, "timeout"},
@@ -121,8 +158,13 @@ static tn_status* say_value(lines* out, const tn_graph* g, uint32_t id) {
   tn_value_info v = {.struct_size = sizeof v};
   tn_status* failed = host->graph->value(g, id, &v);
   if (failed) return failed;
-  say(out, "value %.*s: %s, dtype %d, result %u, %u uses, alias group %u", TEXT(v.name),
-      NAME_IN(v.kind, kinds), v.dtype, v.result_index, v.n_uses, v.alias_group);
+  const uint32_t* users;
+  uint32_t n_users = host->graph->users(g, id, &users);
+  say(out, "value %.*s: %s of %s %u, %s, result %u, %u uses by %u nodes, alias group %u",
+      TEXT(v.name), NAME_IN(v.kind, kinds), NAME_IN(v.source, sources), v.source_index,
+      NAME_IN((uint64_t)v.dtype, dtypes), v.result_index, v.n_uses, n_users, v.alias_group);
+  for (int32_t d = 0; v.sizes && d < v.ndim; ++d)
+    SAY_BITS(out, "a size is", v.sizes[d].flags, dim_flags);
   if (v.kind == TN_VAL_TENSOR && v.layout == TN_LAYOUT_STRIDED)
     say(out, "  on %s, %s", NAME_IN((uint64_t)v.device_type, devices),
         NAME_IN((uint64_t)v.memory_format, formats));
@@ -175,6 +217,17 @@ static tn_status* say_node(lines* out, const tn_graph* g, uint32_t id) {
   return NULL;
 }
 
+static void add_text(void* to, const char* text, size_t size) {
+  say((lines*)to, "%.*s", (int)size, text);
+}
+
+/* The graph by its own printer, and as a picture's text. */
+static tn_status* say_dumps(lines* out, const tn_graph* g) {
+  tn_sink sink = {.ctx = out, .write = add_text};
+  tn_status* failed = host->graph->dump(g, TN_DUMP_CANONICAL, &sink);
+  return failed ? failed : host->graph->dump(g, TN_DUMP_DOT, &sink);
+}
+
 static tn_status* say_graph(lines* out, tn_ctx* ctx, const tn_graph* g) {
   const tn_graph_api* graphs = host->graph;
   tn_status* failed = NULL;
@@ -187,7 +240,7 @@ static tn_status* say_graph(lines* out, tn_ctx* ctx, const tn_graph* g) {
     const tn_sym_api* sym = host->sym;
     tn_expr_info e = {.struct_size = sizeof e};
     failed = sym->info(g, symbols[i], &e);
-    if (!failed) say(out, "%s %.*s", NAME_IN(e.op, expr_ops), TEXT(e.name));
+    if (!failed) say(out, "%s %.*s of %u", NAME_IN(e.op, expr_ops), TEXT(e.name), e.n_operands);
   }
   if (failed || n_nodes == 0) return failed;
   const uint32_t first = 0, *outer_inputs, *outer_outputs;
@@ -241,6 +294,13 @@ static tn_status* say_tensors(lines* out, const tn_compile_request* rq) {
     say(out, "by DLPack and back: %d, version %" PRIu64, again->data == made->data,
         TN_VERSION(made));
   if (again) tensors->release(again);
+  const int64_t column[] = {2}, step[] = {3};
+  tn_tensor* second = NULL;
+  if (!failed) failed = tensors->as_strided(made, column, step, 1, 1, &second);
+  if (second) {
+    say(out, "a column begins %td bytes behind", (char*)second->data - (char*)made->data);
+    tensors->release(second);
+  }
   tensors->release(made);
   return failed;
 }
@@ -282,14 +342,17 @@ static void say_status(lines* out) {
 
 tn_status* describe_request(const tn_compile_request* rq, char** text) {
   lines out = {0};
-  say(&out, "host %.*s, stage %d, %u saved", TEXT(host->host_version), rq->stage, rq->n_saved);
+  say(&out, "host %.*s, stage %s, %u saved", TEXT(host->host_version),
+      NAME_IN((uint64_t)rq->stage, stages), rq->n_saved);
   SAY_BITS(&out, "request:", rq->flags, request_flags);
   tn_status* failed = say_graph(&out, rq->ctx, rq->graph);
+  if (!failed) failed = say_dumps(&out, rq->graph);
   if (!failed) failed = say_options(&out, rq);
   if (!failed) failed = say_tensors(&out, rq);
   if (!failed) failed = say_services(&out, rq);
   say_status(&out);
   if (failed) host->svc->log(TN_LOG_ERROR, "whole_abi", "a question failed", 17);
+  if (!out.text) host->svc->log(TN_LOG_WARN, "whole_abi", "nothing to tell", 15);
   *text = out.text;
   return failed;
 }

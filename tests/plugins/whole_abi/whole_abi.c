@@ -41,7 +41,20 @@ static tn_status* describe(tn_artifact* a, int32_t what, const tn_sink* sink) {
       "{\"kernels\": 0, \"extern_calls\": 0, \"extern_ops\": [], \"fused_nodes\": 0, "
       "\"planned_bytes\": 0, \"naive_bytes\": 0, \"compile_ms\": 0, \"codegen_ms\": 0, "
       "\"from_cache\": false}";
-  const char* text = what == TN_DESC_STATS_JSON ? stats : what == TN_DESC_SOURCE ? d->text : "";
+  const char* text = "";
+  switch (what) {
+    case TN_DESC_STATS_JSON:
+      text = stats;
+      break;
+    case TN_DESC_SOURCE:
+    case TN_DESC_GRAPH:
+      text = d->text;
+      break;
+    case TN_DESC_IR:
+    case TN_DESC_ASM:
+    case TN_DESC_MEMORY_PLAN:
+      text = "the host's interpreter makes none\n";
+  }
   sink->write(sink->ctx, text, strlen(text));
   return NULL;
 }

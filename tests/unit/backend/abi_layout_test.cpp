@@ -11,6 +11,7 @@
 #include <map>
 #include <regex>
 #include <set>
+#include <span>
 #include <sstream>
 #include <utility>
 
@@ -113,11 +114,15 @@ bool is_plugin_source(const std::filesystem::path& file) {
   return is_source && !name.ends_with("_test.cpp") && !is_header_of_abi;
 }
 
-// Plugins that include the headers and nothing of the host: those of others, then our own.
-WordUsers words_of_plugins() {
+// Plugins as a stranger writes them: they include the headers and nothing else of the project.
+constexpr const char* foreign_plugins[] = {"tests/plugins", "plugin-api/examples",
+                                           "plugin-api/templates", "examples"};
+// A device needs a driver: ours is the user of those names, and runs over a double of one.
+constexpr const char* device_plugins[] = {"plugins/cuda"};
+
+WordUsers words_in(std::span<const char* const> folders) {
   WordUsers users;
-  for (const char* folder : {"tests/plugins", "plugin-api/examples", "plugin-api/templates",
-                             "examples", "plugins", "codegen"})
+  for (const char* folder : folders)
     for (const auto& entry : std::filesystem::recursive_directory_iterator(source_path(folder)))
       if (is_plugin_source(entry.path())) add_words(entry.path(), users);
   return users;
@@ -170,12 +175,18 @@ std::string user_of(const LayoutName& name, WordUsers& users) {
   return {};
 }
 
-TEST(AbiLayout, EveryNameIsUsedByAPluginOrReservedForAReason) {
-  WordUsers users = words_of_plugins();
+bool is_of_devices(const LayoutName& name) {
+  return name.full.starts_with("tn_device_") || name.full.starts_with("TN_COPY_");
+}
+
+TEST(AbiLayout, EveryNameIsUsedByAForeignPluginOrReservedForAReason) {
+  WordUsers foreign = words_in(foreign_plugins), of_devices = words_in(device_plugins);
   std::map<std::string, std::string> reserved = reserved_names();
   for (const LayoutName& name : names_of_layout()) {
     auto reason = reserved.find(name.full);
-    std::string user = user_of(name, users);
+    std::string user = user_of(name, foreign);
+    if (user.empty() && is_of_devices(name)) user = user_of(name, of_devices);
+    RecordProperty(name.full, user);
     if (reason == reserved.end()) {
       EXPECT_NE(user, "") << name.full << ": no plugin uses it and v1.reserved gives no reason";
       continue;
