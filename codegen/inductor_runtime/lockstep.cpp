@@ -58,21 +58,22 @@ bool Lockstep::begins(int64_t step, int64_t part, int64_t own) {
   return true;
 }
 
-void Lockstep::wait_for(int64_t step, const Participant& p) {
-  for (int64_t i = 0; i < n_parts_; ++i) {
-    const Part& part = parts_[static_cast<size_t>(i)];
-    double since = 0, longest = longest_wait_us;
-    for (int n = 1; part.done.load(std::memory_order_acquire) <= step; ++n) {
-      spin();
-      if (n % 16 != 0) continue;
-      double now = microseconds();
-      if (since == 0) since = now, longest += 2 * (now - p.start) / static_cast<double>(step + 1);
-      if (now - since < longest) continue;
-      auto runner = static_cast<size_t>(part.runner.load(std::memory_order_relaxed));
-      parts_[runner].is_sent_away.store(true, std::memory_order_relaxed);
-      sched_yield();
-    }
+// Who is alone waits for nobody. The clock is looked at seldom.
+bool Lockstep::Wait::is_long_enough() {
+  if (all_.present_.load(std::memory_order_relaxed) == 1) return true;
+  spin();
+  if (++turns_ % 16 != 0) return false;
+  double now = microseconds();
+  if (since_ == 0) {
+    double usual = (now - participant_.start) / static_cast<double>(step_ + 1);
+    since_ = now, longest_ = longest_wait_us + 2 * usual;
   }
+  if (now - since_ < longest_) return true;
+  Part& part = all_.parts_[static_cast<size_t>(part_)];
+  auto runner = static_cast<size_t>(part.runner.load(std::memory_order_relaxed));
+  all_.parts_[runner].is_sent_away.store(true, std::memory_order_relaxed);
+  sched_yield();
+  return true;
 }
 
 }  // namespace inductor
