@@ -18,11 +18,9 @@ double microseconds() {
 }
 
 void spin() {
-  for (int i = 0; i < 8; ++i) {
 #if defined(__x86_64__)
-    __builtin_ia32_pause();
+  __builtin_ia32_pause();
 #endif
-  }
 }
 
 }  // namespace
@@ -62,7 +60,7 @@ bool Lockstep::begins(int64_t step, int64_t part, int64_t own) {
 bool Lockstep::Wait::is_long_enough() {
   if (all_.present_.load(std::memory_order_relaxed) == 1) return true;
   spin();
-  if (++turns_ % 16 != 0) return false;
+  if (++turns_ % 128 != 0) return false;
   double now = microseconds();
   if (since_ == 0) {
     double usual = (now - participant_.start) / static_cast<double>(step_ + 1);
