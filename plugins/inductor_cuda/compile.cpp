@@ -188,17 +188,19 @@ void require_registers(Job& job, Parts& parts) {
 /// Code of the kernels. Throws KernelFailure, Spilled.
 void make_kernels(Job& job, Parts& parts) {
   auto start = std::chrono::steady_clock::now();
-  std::vector<CompiledKernel*> kernels, in_place;
+  std::vector<CompiledKernel*> kernels;
   for (auto& [item, kernel] : parts.kernels) {
     if (parts.is_in_group[item]) continue;
-    bool writes = writes_inputs(parts, std::get<loopir::Kernel>(parts.schedule.items[item]));
-    (writes ? in_place : kernels).push_back(&kernel);
+    kernel.may_alias = job.is_single_op() ||
+                       writes_inputs(parts, std::get<loopir::Kernel>(parts.schedule.items[item]));
+    kernels.push_back(&kernel);
   }
-  for (auto& [item, group] : parts.groups) in_place.push_back(&group);
-  CodeOptions how{.numerics = numerics_of(job.given), .may_alias = job.is_single_op()};
-  make_code(job.request.ctx, parts.program, kernels, job.device, how, parts.statistics.code);
-  how.may_alias = true;
-  make_code(job.request.ctx, parts.program, in_place, job.device, how, parts.statistics.code);
+  for (auto& [item, group] : parts.groups) {
+    group.may_alias = true;
+    kernels.push_back(&group);
+  }
+  make_code(job.request.ctx, parts.program, kernels, job.device, numerics_of(job.given),
+            parts.statistics.code);
   parts.statistics.codegen_ms = milliseconds_since(start);
   require_registers(job, parts);
 }
