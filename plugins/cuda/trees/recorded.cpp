@@ -159,6 +159,17 @@ void Recorded::poison(tn_stream* stream) {
            manager_.gpu().handle_of(stream));
 }
 
+// Pages stay behind what it writes until it is enqueued.
+std::unique_lock<std::mutex> Recorded::hold_pages() {
+  if (plan_.footprint.empty()) return {};
+  std::unique_lock in_use(manager_.arena().use);
+  if (uint64_t now = manager_.arena().trims(); now != trims_) {
+    manager_.arena().map(plan_.footprint);
+    trims_ = now;
+  }
+  return in_use;
+}
+
 void Recorded::run(std::span<tn_tensor* const> inputs, tn_stream* stream,
                    std::span<tn_tensor*> outputs, bool& has_run) {
   if (replays != 0) draws_.clear();
@@ -168,11 +179,7 @@ void Recorded::run(std::span<tn_tensor* const> inputs, tn_stream* stream,
   } results{*this};
   make_results(inputs);
   manager_.settle();
-  std::lock_guard in_use(manager_.arena().use);
-  if (uint64_t now = manager_.arena().trims(); now != trims_) {
-    manager_.arena().map(plan_.footprint);
-    trims_ = now;
-  }
+  std::unique_lock<std::mutex> in_use = hold_pages();
   StreamUse use(stream);
   const bool has_order = uses_arena(inputs);
   if (has_order) manager_.wait_for_last(stream);

@@ -40,6 +40,7 @@ class Recorded {
   plugin::tensor lent_slot(const SlotPlan& slot);
   plugin::tensor made_output(const OutputPlan& output, std::span<tn_tensor* const> inputs,
                              const std::vector<plugin::tensor>& slots);
+  std::unique_lock<std::mutex> hold_pages();
   bool uses_arena(std::span<tn_tensor* const> inputs) const;
   void stage(std::span<tn_tensor* const> inputs, tn_stream* stream);
   void write_numbers(std::span<tn_tensor* const> inputs);

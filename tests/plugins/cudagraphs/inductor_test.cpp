@@ -91,6 +91,23 @@ TEST_F(Fused, PiecesAreRecordedAroundWhatIsNot) {
   EXPECT_THAT(whole.explain(), HasSubstr("not recorded: aten.multinomial.default"));
 }
 
+// A recording would repeat the number and the draw of its first call.
+TEST_F(Fused, WhatTheHostRunsOfNumbersAndDrawsIsNamed) {
+  std::map<std::string, std::string> without_code{{"fail_kernels", "\"*\""}};
+  auto f = compile([](const Tensor& x, const Tensor& n) { return x * n; }, fused(without_code));
+  auto g = compile([](const Tensor& x) { return x + rand_like(x) * 0.0; }, fused(without_code));
+  Tensor x = arange(4, Dtype::f32);
+  for (int i = 0; i < 3; ++i) {
+    expect_equal(f(there(x), full({}, i)), x * double(i));
+    expect_equal(g(there(x)), x);
+  }
+  EXPECT_EQ(n_recordings(), 0);
+  EXPECT_THAT(f.explain(), HasSubstr("aten.mul.Tensor is run by the host, which reads a number on "
+                                     "the CPU (unsafe_op)"));
+  EXPECT_THAT(g.explain(), HasSubstr("is run by the host, which draws its random numbers "
+                                     "(unsafe_op)"));
+}
+
 TEST_F(Fused, SymbolsOfAPieceAreThoseOfTheGraph) {
   Options options = fused();
   options.dynamic = true;
