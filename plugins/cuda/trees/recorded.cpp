@@ -19,6 +19,8 @@ using Way = InputPlan::Way;
 Recorded::Recorded(Manager& manager, std::unique_ptr<Graph> graph, Plan plan, uint64_t trims)
     : manager_(manager), graph_(std::move(graph)), plan_(std::move(plan)), trims_(trims) {
   draws_ = graph_->captured().draws;
+  has_staged_ = std::ranges::any_of(
+      plan_.inputs, [](const InputPlan& i) { return i.way == Way::staged && i.bytes != 0; });
 }
 
 Recorded::Verdict Recorded::fits(std::span<tn_tensor* const> inputs) const {
@@ -97,6 +99,7 @@ bool Recorded::uses_arena(std::span<tn_tensor* const> inputs) const {
 }
 
 void Recorded::stage(std::span<tn_tensor* const> inputs, tn_stream* stream) {
+  if (!has_staged_) return;
   for (size_t i = 0; i < plan_.inputs.size(); ++i) {
     const InputPlan& plan = plan_.inputs[i];
     if (plan.way != Way::staged || plan.bytes == 0) continue;

@@ -52,6 +52,7 @@ class Recorded {
   std::unique_ptr<Graph> graph_;
   Plan plan_;
   uint64_t trims_;
+  bool has_staged_ = false;
   std::vector<Draw> draws_;
   std::vector<plugin::tensor> slots_, made_;  // of the run under way; members keep their memory
 };
