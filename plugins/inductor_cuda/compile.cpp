@@ -1,6 +1,7 @@
 // The compiler as one page: lowering, fusion, forms, code.
 #include "compile.h"
 
+#include "dnn/plans.h"
 #include "groups.h"
 #include "library_items.h"
 #include "loops_of_steps.h"
@@ -317,6 +318,9 @@ void leave_to_host(const KernelFailure& failure, Job& job) {
 
 std::unique_ptr<Executable> compile(const tn_compile_request& request, const Machine& machine) {
   Job job{.request = request, .given = Given::read(request), .device = device_of(machine, request)};
+  struct Planning {
+    ~Planning() { DnnPlans::wait(); }
+  } ends_with_the_compile;
   for (;;) try {
       return compile_once(job);
     } catch (const KernelFailure& failure) {
@@ -324,6 +328,8 @@ std::unique_ptr<Executable> compile(const tn_compile_request& request, const Mac
       job.narrowed.clear();  // by item of another schedule
       ++job.failed_kernels;
     } catch (const Spilled&) {
+      continue;
+    } catch (const DnnPlanLost&) {  // the next round knows
       continue;
     }
 }

@@ -10,6 +10,7 @@
 #include "image.h"
 
 #include <loopir/making/digest.h>
+#include <loopir/making/long_chunks.h>
 
 #include <algorithm>
 #include <map>
@@ -150,9 +151,8 @@ void make(loopir::Program& program, std::span<Unmade> all, const Device& device,
     one.code = assembled(device, kernel.ptx);
     if (is_simt(device.arch)) kernel.ptx.clear();
   };
-  tenon::plugin::parallel_for(0, static_cast<int64_t>(all.size()), 1, [&](int64_t lo, int64_t hi) {
-    for (int64_t i = lo; i < hi; ++i) make_one(all[static_cast<size_t>(i)]);
-  });
+  loopir::run_long_chunks(static_cast<int64_t>(all.size()),
+                          [&](int64_t i) { make_one(all[static_cast<size_t>(i)]); });
   for (const Unmade& one : all)
     if (!one.problem.empty())
       throw KernelFailure{

@@ -108,6 +108,43 @@ TEST_F(Fused, WhatTheHostRunsOfNumbersAndDrawsIsNamed) {
                                      "(unsafe_op)"));
 }
 
+/// Attention where the library refuses the nth descriptor. False where that is one of the call's, or
+/// there is none.
+bool is_right_without(uint64_t nth) {
+  constexpr int32_t not_supported = 3000;
+  auto part = [&](int64_t n) { return (randn({1, 2, n, 64}) * 0.5).to(Dtype::bf16); };
+  int64_t keys = 520 + 8 * static_cast<int64_t>(nth);  // a problem of its own
+  Tensor q = part(128), k = part(keys), v = part(keys), found;
+  auto f = compile([](const Tensor& a, const Tensor& b,
+                      const Tensor& c) { return scaled_dot_product_attention(a, b, c); },
+                   fused({{"cudagraphs", "false"}}));
+  fail_at("cudnnBackendFinalize", nth, not_supported);
+  try {
+    found = f(there(q), there(k), there(v));
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("(code of backend inductor)"));
+  }
+  bool is_refused = failed_call() != nullptr;
+  fail_at("", 0, 0);
+  if (!found.defined() || !is_refused) return false;
+  Tensor off = to_cpu(found).to(Dtype::f32) - scaled_dot_product_attention(q, k, v);
+  EXPECT_LT(off.abs().max().item<float>().value(), 0.02f) << nth;
+  return true;
+}
+
+// Its plan is made while the rest is compiled, which counts on it. The last descriptors are those of
+// the engine and of the plan.
+TEST_F(Fused, AttentionWhosePlanComesToNothingGoesByParts) {
+  if (!is_double()) GTEST_SKIP() << "has the library's double refuse";
+  constexpr uint64_t stride = 8;
+  uint64_t nth = 1;
+  while (is_right_without(nth)) nth += stride;
+  ASSERT_GT(nth, stride);
+  int right = 0;
+  for (uint64_t n = nth - stride + 1; n < nth; ++n) right += is_right_without(n);
+  EXPECT_GT(right, 0);
+}
+
 TEST_F(Fused, SymbolsOfAPieceAreThoseOfTheGraph) {
   Options options = fused();
   options.dynamic = true;
