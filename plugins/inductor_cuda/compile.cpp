@@ -1,6 +1,7 @@
 // The compiler as one page: lowering, fusion, forms, code.
 #include "compile.h"
 
+#include "dnn/plans.h"
 #include "groups.h"
 #include "library_items.h"
 #include "loops_of_steps.h"
@@ -188,17 +189,19 @@ void require_registers(Job& job, Parts& parts) {
 /// Code of the kernels. Throws KernelFailure, Spilled.
 void make_kernels(Job& job, Parts& parts) {
   auto start = std::chrono::steady_clock::now();
-  std::vector<CompiledKernel*> kernels, in_place;
+  std::vector<CompiledKernel*> kernels;
   for (auto& [item, kernel] : parts.kernels) {
     if (parts.is_in_group[item]) continue;
-    bool writes = writes_inputs(parts, std::get<loopir::Kernel>(parts.schedule.items[item]));
-    (writes ? in_place : kernels).push_back(&kernel);
+    kernel.may_alias = job.is_single_op() ||
+                       writes_inputs(parts, std::get<loopir::Kernel>(parts.schedule.items[item]));
+    kernels.push_back(&kernel);
   }
-  for (auto& [item, group] : parts.groups) in_place.push_back(&group);
-  CodeOptions how{.numerics = numerics_of(job.given), .may_alias = job.is_single_op()};
-  make_code(job.request.ctx, parts.program, kernels, job.device, how, parts.statistics.code);
-  how.may_alias = true;
-  make_code(job.request.ctx, parts.program, in_place, job.device, how, parts.statistics.code);
+  for (auto& [item, group] : parts.groups) {
+    group.may_alias = true;
+    kernels.push_back(&group);
+  }
+  make_code(job.request.ctx, parts.program, kernels, job.device, numerics_of(job.given),
+            parts.statistics.code);
   parts.statistics.codegen_ms = milliseconds_since(start);
   require_registers(job, parts);
 }
@@ -315,6 +318,9 @@ void leave_to_host(const KernelFailure& failure, Job& job) {
 
 std::unique_ptr<Executable> compile(const tn_compile_request& request, const Machine& machine) {
   Job job{.request = request, .given = Given::read(request), .device = device_of(machine, request)};
+  struct Planning {
+    ~Planning() { DnnPlans::wait(); }
+  } ends_with_the_compile;
   for (;;) try {
       return compile_once(job);
     } catch (const KernelFailure& failure) {
@@ -322,6 +328,8 @@ std::unique_ptr<Executable> compile(const tn_compile_request& request, const Mac
       job.narrowed.clear();  // by item of another schedule
       ++job.failed_kernels;
     } catch (const Spilled&) {
+      continue;
+    } catch (const DnnPlanLost&) {  // the next round knows
       continue;
     }
 }

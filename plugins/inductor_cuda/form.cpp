@@ -14,7 +14,7 @@ namespace inductor_cuda {
 using loopir::Fold;
 using loopir::Stage;
 using loopir::Statement;
-using Kind = Form::Kind;
+using FormKind = Form::Kind;
 
 namespace {
 
@@ -37,8 +37,8 @@ class Planner {
     spread_scatter();
     plan_.form.kind = kind();
     if (fast) plan_.form.vector = std::max(widest() >> options_.spills, 1u);
-    if (plan_.form.kind == Kind::rows) plan_rows();
-    if (plan_.form.kind == Kind::columns && longest_stage() >= much) plan_.form.threads = 512;
+    if (plan_.form.kind == FormKind::rows) plan_rows();
+    if (plan_.form.kind == FormKind::columns && longest_stage() >= much) plan_.form.threads = 512;
     for (const Access& a : accesses_of(program_, plan_.nest)) add(a);
     for (const Access& a : draws_of(program_, plan_.nest)) add_draw(a);
     plan_.has_checks = has_checks(program_, plan_.nest);
@@ -52,7 +52,7 @@ class Planner {
 
  private:
   void spread_scatter();
-  Kind kind();
+  FormKind kind();
   bool turns_tiles();
   unsigned widest();
   bool adds_vectors() const;
@@ -117,16 +117,16 @@ void Planner::spread_scatter() {
 }
 
 // Rows shorter than a warp, points that run in order, and columns that are scanned, are a thread's.
-Kind Planner::kind() {
+FormKind Planner::kind() {
   const loopir::Nest& nest = plan_.nest;
   bool in_order = any_statement(nest, [&](const Statement& s) {
     return (s.is_scan && nest.lanes != none) || (s.is_scatter && !plan_.is_atomic);
   });
   int64_t inner = longest_stage();
-  if (!in_order && inner == 0 && turns_tiles()) return Kind::tiles;
-  if (in_order || inner < warp_size) return Kind::points;
-  if (nest.lanes == none) return Kind::rows;
-  return has_enough_threads() ? Kind::points : Kind::columns;
+  if (!in_order && inner == 0 && turns_tiles()) return FormKind::tiles;
+  if (in_order || inner < warp_size) return FormKind::points;
+  if (nest.lanes == none) return FormKind::rows;
+  return has_enough_threads() ? FormKind::points : FormKind::columns;
 }
 
 // Worth it where tiles are mostly full, and fit into shared memory.
@@ -160,9 +160,9 @@ bool Planner::adds_vectors() const {
 // 16 bytes of the narrowest elements that lie beside each other, 8 elements at most.
 unsigned Planner::widest() {
   if (plan_.is_atomic && !adds_vectors()) return 1;
-  if (plan_.form.kind == Kind::columns || plan_.form.kind == Kind::tiles) return 1;
+  if (plan_.form.kind == FormKind::columns || plan_.form.kind == FormKind::tiles) return 1;
   bool has_inner = longest_stage() > 0;
-  if (plan_.form.kind == Kind::points && has_inner) return 1;
+  if (plan_.form.kind == FormKind::points && has_inner) return 1;
   int64_t narrowest = 16;
   for (const Access& a : accesses_of(program_, plan_.nest)) {
     auto step = a.lanes == none ? std::nullopt : x_.coefficient(a.index, a.lanes);
@@ -177,7 +177,7 @@ unsigned Planner::widest() {
     while (n && out > 1 && *n < out) out /= 2;
   };
   fit(plan_.nest.lanes);
-  if (plan_.form.kind != Kind::rows) return out;
+  if (plan_.form.kind != FormKind::rows) return out;
   // Threads of a row take whole vectors.
   for (Id lanes : plan_.nest.lanes_of_stage) {
     if (lanes == none) continue;
@@ -243,8 +243,8 @@ void Planner::add_draw(const Access& a) {
 // In rows each fold has a part for each warp; in columns a part for each thread serves all folds.
 void Planner::count_folds() {
   int64_t threads = plan_.form.threads;
-  if (plan_.form.kind == Kind::columns) plan_.fold_bytes = threads * bytes_of_part;
-  if (plan_.form.kind == Kind::rows && threads > warp_size)
+  if (plan_.form.kind == FormKind::columns) plan_.fold_bytes = threads * bytes_of_part;
+  if (plan_.form.kind == FormKind::rows && threads > warp_size)
     plan_.fold_bytes = int64_t{plan_.nest.kernel.n_folds} * (threads / warp_size) * bytes_of_part;
 }
 
@@ -256,7 +256,7 @@ void Planner::add_scratch() {
     plan_.scratch_bytes += (elements * loopir::item_size(program_.buffers[b].dtype) + 15) / 16 * 16;
   }
   if (plan_.form.in_registers > 0) plan_.scratch_bytes = 0;
-  plan_.scratch_is_shared = plan_.form.kind == Kind::rows &&
+  plan_.scratch_is_shared = plan_.form.kind == FormKind::rows &&
                             plan_.scratch_bytes + plan_.fold_bytes <= options_.shared_bytes;
   if (!plan_.has_global_scratch()) return;
   for (auto& [access, width] : plan_.widths)  // elements of one unit do not lie beside each other
@@ -267,7 +267,7 @@ void Planner::add_scratch() {
 // optimiser's parameters, would wait for each other.
 bool Planner::has_statements_apart() const {
   const loopir::Kernel& kernel = plan_.nest.kernel;
-  bool is_list = plan_.form.kind == Kind::points && kernel.outer.empty() &&
+  bool is_list = plan_.form.kind == FormKind::points && kernel.outer.empty() &&
                  kernel.stages.size() == 1 && kernel.stages[0].inner.empty() &&
                  kernel.stages[0].statements.size() > 1 && !plan_.has_global_scratch();
   if (!is_list) return false;
@@ -295,16 +295,16 @@ void Planner::count_units() {
     plan_.units = x_.constant(static_cast<int64_t>(threads_of_warp) *
                               static_cast<int64_t>(nest.kernel.stages[0].statements.size()));
   switch (plan_.form.kind) {
-    case Kind::points:
+    case FormKind::points:
       plan_.blocks = rounded_up(plan_.units, plan_.form.threads);
       break;
-    case Kind::rows:
+    case FormKind::rows:
       plan_.blocks = plan_.units;
       break;
-    case Kind::columns:
+    case FormKind::columns:
       plan_.blocks = x_.multiply(nest.rows, rounded_up(x_.extent_of(nest.lanes), columns_of_block));
       break;
-    case Kind::tiles:
+    case FormKind::tiles:
       plan_.blocks = x_.multiply(rounded_up(x_.extent_of(plan_.across), side_of_tile),
                                  rounded_up(x_.extent_of(nest.lanes), side_of_tile));
       for (Id v : nest.kernel.outer)

@@ -10,6 +10,7 @@
 #include "image.h"
 
 #include <loopir/making/digest.h>
+#include <loopir/making/long_chunks.h>
 
 #include <algorithm>
 #include <map>
@@ -94,19 +95,18 @@ std::optional<std::string> saved_image(const SavedImages* saved, const std::stri
   return at == saved->end() ? std::nullopt : std::optional(at->second);
 }
 
-IrModule emitted(loopir::Program& program, const CompiledKernel& kernel, const CodeOptions& options,
+IrModule emitted(loopir::Program& program, const CompiledKernel& kernel, Numerics numerics,
                  std::string_view arch) {
   IrModule out;
   for (size_t v = 0; v < kernel.versions(); ++v) {
     auto target = target_of(arch);
     if (!kernel.is_group()) {
-      emit_kernel(*out.module, program, kernel.plan(v), *target, options.numerics,
-                  options.may_alias);
+      emit_kernel(*out.module, program, kernel.plan(v), *target, numerics, kernel.may_alias);
       continue;
     }
     std::vector<const KernelPlan*> plans;
     for (const CompiledKernel* m : kernel.members) plans.push_back(&m->plan(v));
-    emit_group(*out.module, program, plans, kernel.symbols[v], *target, options.numerics);
+    emit_group(*out.module, program, plans, kernel.symbols[v], *target, numerics);
   }
   return out;
 }
@@ -133,7 +133,7 @@ struct Unmade {
 /// The code of kernels, made by all threads of the host. The program is read by one at a time, which
 /// takes little of the time.
 void make(loopir::Program& program, std::span<Unmade> all, const Device& device,
-          const CodeOptions& options) {
+          Numerics numerics) {
   std::mutex emitting;
   auto make_one = [&](Unmade& one) {
     CompiledKernel& kernel = *one.kernel;
@@ -141,7 +141,7 @@ void make(loopir::Program& program, std::span<Unmade> all, const Device& device,
       kernel.ptx = image_of(
           [&](std::string_view arch) {
             std::lock_guard lock(emitting);
-            return emitted(program, kernel, options, arch);
+            return emitted(program, kernel, numerics, arch);
           },
           device.arch);
     } catch (const error& why) {
@@ -151,9 +151,8 @@ void make(loopir::Program& program, std::span<Unmade> all, const Device& device,
     one.code = assembled(device, kernel.ptx);
     if (is_simt(device.arch)) kernel.ptx.clear();
   };
-  tenon::plugin::parallel_for(0, static_cast<int64_t>(all.size()), 1, [&](int64_t lo, int64_t hi) {
-    for (int64_t i = lo; i < hi; ++i) make_one(all[static_cast<size_t>(i)]);
-  });
+  loopir::run_long_chunks(static_cast<int64_t>(all.size()),
+                          [&](int64_t i) { make_one(all[static_cast<size_t>(i)]); });
   for (const Unmade& one : all)
     if (!one.problem.empty())
       throw KernelFailure{
@@ -181,10 +180,9 @@ void find_functions(const Device& device, CompiledKernel& kernel) {
 
 }  // namespace
 
-std::string text_of(const Device& device, const CodeOptions& options) {
+std::string text_of(const Device& device, Numerics numerics, bool may_alias) {
   return text("{} driver {} {} numerics {}{} alias {}", device.arch, device.facts.driver_version,
-              fingerprint(), options.numerics.contracts, options.numerics.rounds_narrow,
-              options.may_alias);
+              fingerprint(), numerics.contracts, numerics.rounds_narrow, may_alias);
 }
 
 std::shared_ptr<const LoadedCode> code_of(const CodeStore& store, const Device& device,
@@ -214,13 +212,14 @@ std::shared_ptr<const LoadedCode> code_of(const CodeStore& store, const Device& 
 }
 
 void make_code(tn_ctx* ctx, loopir::Program& program, std::span<CompiledKernel* const> kernels,
-               const Device& device, const CodeOptions& options, CodeStatistics& statistics) {
-  std::string common = text_of(device, options);
+               const Device& device, Numerics numerics, CodeStatistics& statistics) {
+  const std::string apart = text_of(device, numerics), aliased = text_of(device, numerics, true);
   std::map<std::string, std::shared_ptr<const LoadedCode>> codes;
   std::vector<std::string> names;
   std::vector<Unmade> unmade;
   for (CompiledKernel* kernel : kernels) {
-    const std::string& name = names.emplace_back(name_versions(program, *kernel, common));
+    const std::string& name =
+        names.emplace_back(name_versions(program, *kernel, kernel->may_alias ? aliased : apart));
     auto [code, is_new] = codes.try_emplace(name);
     if (!is_new) {
       ++statistics.from_process;
@@ -234,7 +233,7 @@ void make_code(tn_ctx* ctx, loopir::Program& program, std::span<CompiledKernel* 
     }
   }
   statistics.distinct += static_cast<uint32_t>(codes.size());
-  make(program, unmade, device, options);
+  make(program, unmade, device, numerics);
   for (Unmade& one : unmade) {
     to_disk(ctx, one.name, one.code);
     codes[one.name] = std::make_shared<const LoadedCode>(device, std::move(one.code));

@@ -27,6 +27,7 @@ struct CompiledKernel {
   std::vector<KernelPlan> plans;         // of a group none
   std::vector<CompiledKernel*> members;  // of a group, in the order of their blocks
   size_t item = 0;                       // of the schedule
+  bool may_alias = false;                // a call may write where it reads
   std::string ptx;                       // for people; empty where the code comes from a cache
   std::string code_name;                 // of the image; of a member of a group none
   std::shared_ptr<const LoadedCode> code;
@@ -45,11 +46,6 @@ struct CompiledKernel {
     for (const CompiledKernel* m : members) n = std::max(n, m->plans.size());
     return n;
   }
-};
-
-struct CodeOptions {
-  Numerics numerics;
-  bool may_alias = false;  // a call may write where it reads
 };
 
 struct CodeStatistics {
@@ -72,12 +68,12 @@ std::shared_ptr<const LoadedCode> code_of(const CodeStore& store, const Device& 
                                           const std::string& name,
                                           const std::function<std::string()>& make_image,
                                           CodeStatistics& statistics, std::string& made);
-/// All of a device and of the options that code depends on.
-std::string text_of(const Device& device, const CodeOptions& options);
+/// All that code depends on beside the kernel.
+std::string text_of(const Device& device, Numerics numerics, bool may_alias = false);
 
 /// Gives the kernels their symbols and code. Throws KernelFailure. Threads: any.
 void make_code(tn_ctx* ctx, loopir::Program& program, std::span<CompiledKernel* const> kernels,
-               const Device& device, const CodeOptions& options, CodeStatistics& statistics);
+               const Device& device, Numerics numerics, CodeStatistics& statistics);
 /// Bytes that a thread of the kernel keeps in memory, for want of registers.
 uint32_t spilled_bytes(const Device& device, const CompiledKernel& kernel);
 /// Gives kernels that have their symbols the code that they were saved with. Throws `error`

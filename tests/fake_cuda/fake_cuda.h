@@ -77,6 +77,9 @@ struct FakeCudaWork {
 };
 /// 0, or the CUresult of what is wrong with the stream; `drop` is then not called.
 int32_t fake_cuda_enqueue(void* stream, const FakeCudaWork* work);
+/// Until its capture ends, the stream waits for another one behind each of its pieces of work, as
+/// where somebody forks and joins beside the thread that records: it ends in two nodes.
+void fake_cuda_join(void* stream);
 /// The calling thread's device, or -1.
 int fake_cuda_current();
 /// What a call of this function of a library gives in place of its own result; 0: nothing.

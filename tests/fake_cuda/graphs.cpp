@@ -86,7 +86,7 @@ Result begin(api::Stream stream, int32_t) {
     if (!state || !stream) return api::error_capture_unsupported;
     if (state->capture) return api::error_invalid_value;
     state->capture = std::make_unique<GraphState>();
-    state->is_capture_broken = false;
+    state->is_capture_broken = state->is_joined = false;
     state->capturer = std::this_thread::get_id();
     return api::success;
   });
@@ -106,7 +106,7 @@ Result end(api::Stream stream, api::Graph* graph) {
 Result info(api::Stream stream, int32_t* status, uint64_t* id, api::Graph* graph,
             const api::GraphNode** last, const api::OpaqueGraphEdge** edges, size_t* n) {
   return call("cuStreamGetCaptureInfo", [&](World& w) -> Result {
-    static api::GraphNode newest;
+    static api::GraphNode newest[2];
     StreamState* state = state_of(w, stream);
     if (!state) return invalid_handle;
     bool is_active = state->capture && !state->is_capture_broken;
@@ -117,9 +117,9 @@ Result info(api::Stream stream, int32_t* status, uint64_t* id, api::Graph* graph
     *id = 1;
     *graph = reinterpret_cast<api::Graph>(state->capture.get());
     if (state->capture->nodes.empty()) return api::success;
-    newest = reinterpret_cast<api::GraphNode>(state->capture->nodes.back().get());
-    *last = &newest;
-    *n = 1;
+    newest[0] = newest[1] = reinterpret_cast<api::GraphNode>(state->capture->nodes.back().get());
+    *last = newest;
+    *n = state->is_joined ? 2 : 1;
     return api::success;
   });
 }

@@ -101,6 +101,12 @@ __attribute__((visibility("default"))) int32_t fake_cuda_enqueue(void* stream,
   return fake_cuda::enqueue_foreign(w, static_cast<fake_cuda::api::Stream>(stream), *work);
 }
 
+__attribute__((visibility("default"))) void fake_cuda_join(void* stream) {
+  fake_cuda::World& w = fake_cuda::world();
+  std::lock_guard lock(w.lock);
+  fake_cuda::state_of(w, static_cast<fake_cuda::api::Stream>(stream))->is_joined = true;
+}
+
 __attribute__((visibility("default"))) int fake_cuda_current() { return fake_cuda::current; }
 
 __attribute__((visibility("default"))) int32_t fake_cuda_instead_of(const char* function) {

@@ -35,6 +35,7 @@ struct StreamState {
   std::deque<Work> queue;
   std::unique_ptr<GraphState> capture = nullptr;  // under way
   bool is_capture_broken = false;
+  bool is_joined = false;  // while it is captured: see fake_cuda_join
   std::thread::id capturer = {};
 
   ~StreamState();

@@ -4,6 +4,7 @@
 #include "backend/abi/status.h"
 #include "backend/compile/plugin_cache.h"
 #include "backend/life/load.h"
+#include "config/config.h"
 #include "core/random.h"
 #include "core/tensor/allocator.h"
 #include "core/threads/thread_pool.h"
@@ -119,13 +120,35 @@ void log_line(int32_t level, const char* component, const char* text, size_t n) 
   report::log_line(level_of(level), component_name(component), {text, n});
 }
 
-int32_t log_level(const char* component) {
+int32_t asked_log_level(const char* component) {
   bool as_artifact = is_artifact(TN_LOG_INFO, component);
   if (as_artifact && report::artifact_enabled(component)) return TN_LOG_INFO;
   std::string name = component_name(component);
   for (int32_t level = as_artifact ? TN_LOG_WARN : TN_LOG_TRACE; level < TN_LOG_CRITICAL; ++level)
     if (report::log_enabled(level_of(level), name)) return level;
   return TN_LOG_CRITICAL;
+}
+
+// What a thread was told last holds for the flags of then: code that runs often asks at each call
+// about the same component.
+int32_t log_level(const char* component) {
+  struct Answer {
+    uint64_t serial = 0;
+    int32_t level = TN_LOG_CRITICAL;
+    char component[32] = {};
+  };
+  static thread_local Answer last;
+  try {
+    uint64_t serial = config::flags().serial;
+    std::string_view name = component ? component : "";
+    if (serial == last.serial && name == last.component) return last.level;
+    last = {serial, asked_log_level(component)};
+    bool is_kept = !name.empty() && name.size() < sizeof last.component;
+    if (is_kept) name.copy(last.component, name.size());
+    return last.level;
+  } catch (const std::exception&) {
+    return asked_log_level(component);
+  }
 }
 
 // Bodies run on other threads on behalf of the plugin that this one is in.

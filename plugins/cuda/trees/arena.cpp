@@ -6,7 +6,6 @@
 #include <tenon/plugin.hpp>
 
 #include <algorithm>
-#include <atomic>
 
 namespace tenon::cuda::trees {
 
@@ -37,19 +36,6 @@ Arenas& arenas() {
 thread_local constinit Placement* placing = nullptr;
 
 }  // namespace
-
-std::vector<Range> merged(std::vector<Range> ranges) {
-  std::ranges::sort(ranges, {}, &Range::begin);
-  std::vector<Range> out;
-  for (const Range& r : ranges) {
-    if (r.bytes() == 0) continue;
-    if (!out.empty() && r.begin <= out.back().end)
-      out.back().end = std::max(out.back().end, r.end);
-    else
-      out.push_back(r);
-  }
-  return out;
-}
 
 Arena::Arena(Gpu& gpu, size_t first_bytes) : gpu_(gpu) {
   gpu.bind();
@@ -149,19 +135,12 @@ void Arena::trim() {
   CU_TRY(gpu_, "waiting for the device", cuCtxSynchronize, gpu_.context());
   std::lock_guard lock(booking_);
   for (Chunk& c : chunks_) {
-    auto after = blocks_.lower_bound(c.range.end);
-    bool is_used = after != blocks_.begin() && std::prev(after)->second > c.range.begin;
-    if (is_used || !c.is_mapped) continue;
+    if (!c.is_mapped || !book_.is_free(c.range)) continue;
     CU_TRY(gpu_, "giving memory of recordings back", cuMemUnmap, c.range.begin, c.range.bytes());
     c.is_mapped = false;
     CU_TRY(gpu_, "giving memory of recordings back", cuMemRelease, c.memory);
   }
   ++trims_;
-}
-
-uint64_t Arena::trims() const {
-  std::lock_guard lock(booking_);
-  return trims_;
 }
 
 // ---- the book
@@ -172,38 +151,33 @@ void* Arena::allocate(size_t bytes) {
     throw error(TN_OUT_OF_MEMORY,
                 text("{} bytes are more than cuda:{} has addresses for", bytes, gpu_.index()));
   size_t wanted = rounded(std::max(bytes, size_t{1}), alignment);
-  api::Address at = range_.begin;
-  for (auto [begin, end] : blocks_) {
-    if (begin - at >= wanted) break;
-    at = rounded(end, alignment);
-  }
-  if (range_.end - at < wanted)
+  std::optional<api::Address> at = book_.room(range_, wanted, alignment);
+  if (!at)
     throw error(TN_OUT_OF_MEMORY,
                 text("the recordings of cuda:{} have used up their addresses", gpu_.index()));
-  cover(at + wanted);
+  Range block{*at, *at + wanted};
+  cover(block.end);
   for (Chunk& c : chunks_)
-    if (!c.is_mapped && c.range.begin < at + wanted && at < c.range.end) map_chunk(c);
-  blocks_.emplace(at, at + wanted);
-  return reinterpret_cast<void*>(at);
+    if (!c.is_mapped && c.range.begin < block.end && block.begin < c.range.end) map_chunk(c);
+  book_.add(block);
+  return reinterpret_cast<void*>(block.begin);
 }
 
 void* Arena::place(Range range) {
   std::lock_guard lock(booking_);
-  blocks_.emplace(range.begin, range.end);
+  book_.add(range);
   return reinterpret_cast<void*>(range.begin);
 }
 
 bool Arena::release(const void* address) {
   std::lock_guard lock(booking_);
-  return blocks_.erase(reinterpret_cast<api::Address>(address)) != 0;
+  return book_.remove(reinterpret_cast<api::Address>(address));
 }
 
 bool Arena::are_free(std::span<const Range> ranges) const {
+  if (ranges.empty()) return true;
   std::lock_guard lock(booking_);
-  return std::ranges::none_of(ranges, [&](const Range& r) {
-    auto after = blocks_.lower_bound(r.end);
-    return after != blocks_.begin() && std::prev(after)->second > r.begin;
-  });
+  return book_.are_free(ranges);
 }
 
 size_t Arena::mapped_bytes() const {
@@ -215,16 +189,12 @@ size_t Arena::mapped_bytes() const {
 
 size_t Arena::live_bytes() const {
   std::lock_guard lock(booking_);
-  size_t sum = 0;
-  for (auto [begin, end] : blocks_) sum += end - begin;
-  return sum;
+  return book_.held_bytes();
 }
 
-std::vector<Range> Arena::blocks() const {
+std::string_view Arena::fault(std::span<const Range> written) const {
   std::lock_guard lock(booking_);
-  std::vector<Range> out;
-  for (auto [begin, end] : blocks_) out.push_back({begin, end});
-  return out;
+  return book_.fault(written);
 }
 
 // ---- placing

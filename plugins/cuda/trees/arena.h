@@ -2,23 +2,12 @@
 #pragma once
 
 #include "../gpu.h"
+#include "book.h"
 
-#include <map>
+#include <atomic>
 #include <mutex>
-#include <span>
-#include <vector>
 
 namespace tenon::cuda::trees {
-
-/// Addresses from begin up to end.
-struct Range {
-  api::Address begin = 0, end = 0;
-  size_t bytes() const { return end - begin; }
-  bool holds(api::Address a) const { return a >= begin && a < end; }
-};
-
-/// Sorted ranges, those that touch made one.
-std::vector<Range> merged(std::vector<Range> ranges);
 
 /// Addresses on one device, reserved once, some four times its memory. Pages are mapped behind them
 /// in growing chunks when they are first wanted. What a tensor holds is in the book; a recording
@@ -45,7 +34,7 @@ class Arena {
   /// Sees to it that there are pages behind them.
   void map(std::span<const Range> ranges);
   /// How often pages were given back: recordings that have seen an older number map() again.
-  uint64_t trims() const;
+  uint64_t trims() const { return trims_.load(std::memory_order_acquire); }
   /// Waits for the device and gives back the pages that no block lies in, unless somebody has `use`.
   void trim();
   /// Held from map() until what works there is enqueued.
@@ -56,8 +45,8 @@ class Arena {
   }
   size_t mapped_bytes() const;
   size_t live_bytes() const;
-  /// What is in the book, by address.
-  std::vector<Range> blocks() const;
+  /// Book::fault().
+  std::string_view fault(std::span<const Range> written) const;
 
  private:
   struct Chunk {
@@ -71,10 +60,10 @@ class Arena {
   Gpu& gpu_;
   Range range_;
   size_t page_bytes_ = 0;
-  mutable std::mutex booking_;                   // guards what follows
-  std::map<api::Address, api::Address> blocks_;  // begin, end
-  std::vector<Chunk> chunks_;                    // by address, without gaps
-  uint64_t trims_ = 0;
+  std::atomic<uint64_t> trims_{0};
+  mutable std::mutex booking_;  // guards what follows
+  Book book_;
+  std::vector<Chunk> chunks_;  // by address, without gaps
 };
 
 /// While it lives, the calling thread's next allocation on the device becomes this block: a tensor

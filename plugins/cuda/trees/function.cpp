@@ -11,7 +11,8 @@
 // before its backwards has two recordings beside each other. Results of the user's are no part of
 // this: their nodes are changed to write into new memory.
 //
-// Method: calls of one signature share recordings; plan.h says what each run changes. What cannot be recorded, or fails, runs directly, and its reason is counted.
+// Method: calls of one signature share recordings; plan.h says what each run changes. What cannot be
+// recorded, or fails, runs directly, and its reason is counted.
 //
 // Cost: a replay compares the signature, looks a few ranges up in the book, changes the nodes whose
 // addresses moved (0.3 us each) and launches; memory is what is alive together, not its sum.
@@ -145,6 +146,8 @@ void Function::run_or_record(Call& call) {
     ++variant->calls;
     ++statistics_.warm_ups;
     call.lock.unlock();
+    plugin::log(TN_LOG_INFO, "cudagraphs", "{} runs directly: its first call of these sizes",
+                about_.name);
     return launch(call.c);
   }
   ++variant->calls;
@@ -177,10 +180,12 @@ void Function::give_up(Call& call, Reason why) {
 // ---- shares and variants
 
 Function::Share& Function::share_of(Manager& manager) {
+  for (Share* s = newest_.load(std::memory_order_acquire); s; s = s->older)
+    if (s->manager == &manager) return *s;
   std::lock_guard lock(sharing_);
-  for (Share& s : shares_)
-    if (s.manager == &manager) return s;
-  return shares_.emplace_back(Share{&manager, {}, 0});
+  Share& made = shares_.emplace_back(Share{&manager, {}, 0, newest_.load()});
+  newest_.store(&made, std::memory_order_release);
+  return made;
 }
 
 Variant* Function::variant_for(Call& call) {
@@ -243,6 +248,7 @@ void Function::note_unfit(Call& call, const Recorded::Verdict& verdict) const {
 // What failed before it was enqueued has changed nothing; nor has what only writes results.
 void Function::run_recorded(Call& call, Recorded& recorded) {
   bool has_run = false, is_new = recorded.replays == 0;
+  uint64_t changed = recorded.graph().patches();
   recorded.last_used = call.variant->calls;
   try {
     recorded.run(call.inputs(), call.c.stream, {call.c.outputs, call.c.n_outputs}, has_run);
@@ -256,7 +262,11 @@ void Function::run_recorded(Call& call, Recorded& recorded) {
     if (++call.variant->failures >= failures_to_stop) call.variant->why_direct = why;
     return give_up(call, std::move(why));
   }
-  if (!is_new) ++statistics_.replays;
+  if (!is_new) {
+    ++statistics_.replays;
+    plugin::log(TN_LOG_INFO, "cudagraphs", "{} is replayed ({} nodes, {} of them changed)",
+                about_.name, recorded.graph().nodes(), recorded.graph().patches() - changed);
+  }
   for (uint32_t i = 0; i < call.c.n_inputs; ++i)
     if (call.c.inputs[i] && (about_.input_flags[i] & TN_CUDA_INPUT_WRITTEN))
       note_write(call.c.inputs[i]);

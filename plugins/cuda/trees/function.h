@@ -27,6 +27,7 @@ class Function {
     Manager* manager;
     std::list<std::unique_ptr<Variant>> variants;  // the last used one first
     size_t dropped = 0;
+    Share* older = nullptr;  // that was made before
   };
   struct Call;  // one on its way
 
@@ -47,8 +48,9 @@ class Function {
 
   Description about_;
   Gpu& gpu_;
-  mutable std::mutex sharing_;  // guards shares_
+  mutable std::mutex sharing_;  // guards shares_, which only grow
   std::list<Share> shares_;
+  std::atomic<Share*> newest_{nullptr};  // each call looks its share up from here, without the lock
   Statistics statistics_;
 };
 

@@ -52,6 +52,7 @@ struct LentResults::Lent {
       set_count(over());
     } else {
       std::erase(lent->owner->lent_, lent.get());
+      lent->owner->n_lent_ = lent->owner->lent_.size();
       lent->owner->arena_.release(reinterpret_cast<void*>(lent->range.begin));
     }
   }
@@ -66,6 +67,7 @@ tensor LentResults::lend(Range range, std::span<const int64_t> sizes,
   {
     std::lock_guard lock(over().changing);
     lent_.push_back(kept);
+    n_lent_ = lent_.size();
   }
   tn_tensor* made = nullptr;
   // Runs the deleter also where it fails.
@@ -77,11 +79,6 @@ tensor LentResults::lend(Range range, std::span<const int64_t> sizes,
 }
 
 void LentResults::note_saved(Range range) { saved_.push_back(range); }
-
-bool LentResults::holds_any() const {
-  std::lock_guard lock(over().changing);
-  return !lent_.empty();
-}
 
 bool LentResults::is_backward_due() {
   std::erase_if(saved_, [&](const Range& r) { return arena_.are_free({&r, 1}); });
@@ -132,6 +129,7 @@ void LentResults::end_step() {
     arena_.release(reinterpret_cast<void*>(lent->range.begin));
   }
   lent_.clear();
+  n_lent_ = 0;
   set_count(over());
 }
 

@@ -5,6 +5,7 @@
 
 #include "arena.h"
 
+#include <atomic>
 #include <list>
 #include <memory>
 
@@ -31,13 +32,14 @@ class LentResults {
   struct Lent;
   bool is_new_step(const std::string& function, std::span<tn_tensor* const> inputs);
   void warn_of_waiting(const std::string& function);
-  bool holds_any() const;
+  bool holds_any() const { return n_lent_.load(std::memory_order_acquire) != 0; }
   bool is_backward_due();
   void end_step();
 
   Arena& arena_;
   uint64_t marked_ = 0, invocation_ = 0, waited_ = 0;
-  std::list<Lent*> lent_;     // of this step, guarded by the lock of all lent results
+  std::list<Lent*> lent_;  // of this step, guarded by the lock of all lent results
+  std::atomic<size_t> n_lent_{0};
   std::vector<Range> saved_;  // of this step
 };
 

@@ -19,6 +19,8 @@ using Way = InputPlan::Way;
 Recorded::Recorded(Manager& manager, std::unique_ptr<Graph> graph, Plan plan, uint64_t trims)
     : manager_(manager), graph_(std::move(graph)), plan_(std::move(plan)), trims_(trims) {
   draws_ = graph_->captured().draws;
+  has_staged_ = std::ranges::any_of(
+      plan_.inputs, [](const InputPlan& i) { return i.way == Way::staged && i.bytes != 0; });
 }
 
 Recorded::Verdict Recorded::fits(std::span<tn_tensor* const> inputs) const {
@@ -97,6 +99,7 @@ bool Recorded::uses_arena(std::span<tn_tensor* const> inputs) const {
 }
 
 void Recorded::stage(std::span<tn_tensor* const> inputs, tn_stream* stream) {
+  if (!has_staged_) return;
   for (size_t i = 0; i < plan_.inputs.size(); ++i) {
     const InputPlan& plan = plan_.inputs[i];
     if (plan.way != Way::staged || plan.bytes == 0) continue;
@@ -159,6 +162,17 @@ void Recorded::poison(tn_stream* stream) {
            manager_.gpu().handle_of(stream));
 }
 
+// Pages stay behind what it writes until it is enqueued.
+std::unique_lock<std::mutex> Recorded::hold_pages() {
+  if (plan_.footprint.empty()) return {};
+  std::unique_lock in_use(manager_.arena().use);
+  if (uint64_t now = manager_.arena().trims(); now != trims_) {
+    manager_.arena().map(plan_.footprint);
+    trims_ = now;
+  }
+  return in_use;
+}
+
 void Recorded::run(std::span<tn_tensor* const> inputs, tn_stream* stream,
                    std::span<tn_tensor*> outputs, bool& has_run) {
   if (replays != 0) draws_.clear();
@@ -168,11 +182,7 @@ void Recorded::run(std::span<tn_tensor* const> inputs, tn_stream* stream,
   } results{*this};
   make_results(inputs);
   manager_.settle();
-  std::lock_guard in_use(manager_.arena().use);
-  if (uint64_t now = manager_.arena().trims(); now != trims_) {
-    manager_.arena().map(plan_.footprint);
-    trims_ = now;
-  }
+  std::unique_lock<std::mutex> in_use = hold_pages();
   StreamUse use(stream);
   const bool has_order = uses_arena(inputs);
   if (has_order) manager_.wait_for_last(stream);

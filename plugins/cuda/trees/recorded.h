@@ -40,6 +40,7 @@ class Recorded {
   plugin::tensor lent_slot(const SlotPlan& slot);
   plugin::tensor made_output(const OutputPlan& output, std::span<tn_tensor* const> inputs,
                              const std::vector<plugin::tensor>& slots);
+  std::unique_lock<std::mutex> hold_pages();
   bool uses_arena(std::span<tn_tensor* const> inputs) const;
   void stage(std::span<tn_tensor* const> inputs, tn_stream* stream);
   void write_numbers(std::span<tn_tensor* const> inputs);
@@ -51,6 +52,7 @@ class Recorded {
   std::unique_ptr<Graph> graph_;
   Plan plan_;
   uint64_t trims_;
+  bool has_staged_ = false;
   std::vector<Draw> draws_;
   std::vector<plugin::tensor> slots_, made_;  // of the run under way; members keep their memory
 };

@@ -125,7 +125,7 @@ void Recording::end_capture(api::Graph* graph) {
 }
 
 Recording::~Recording() {
-  if (is_capturing_) give_up({"capture_failed", "the function failed"});
+  drop_capture();
   leave_stream();
   // Not taken over by finish(): the recording came to nothing.
   plugin::detail::quietly("cuda", [&] {
@@ -138,6 +138,10 @@ Recording::~Recording() {
 
 void Recording::give_up(Reason why) noexcept {
   if (!why_not_) why_not_ = std::move(why);
+  drop_capture();
+}
+
+void Recording::drop_capture() noexcept {
   plugin::detail::quietly("cuda", [&] {
     api::Graph graph = nullptr;
     if (!std::exchange(is_capturing_, false) || gpu_.is_lost()) return;
@@ -249,7 +253,7 @@ void Recording::see_foreign_work(size_t own) {
   }
   if (nodes > known_nodes_ + own) captured_.foreign.push_back({now_, false, {}});
   if (own > 0 && !captured_.notes.back().node)
-    refuse({"capture_failed", "work of the function is on several streams"});
+    refuse({"capture_failed", "work of others joins the stream of the function"});
   known_nodes_ = nodes;
 }
 

@@ -128,6 +128,7 @@ class Recording {
   void set_number(api::Address to, const std::byte* from, size_t bytes);
   void copy_constant(void* to, const void* from, size_t bytes);
   void end_capture(api::Graph* graph);
+  void drop_capture() noexcept;
   void enter_stream();
   void leave_stream();
 

@@ -68,6 +68,8 @@ struct DnnGraph {
     operations.push_back(
         {DnnOperation::Kind::reshape, {x, y, DnnOperation::absent, DnnOperation::absent}});
   }
+  /// Whether it has products, for whose graphs the library always compiles.
+  bool is_attention() const;
   /// All of it, as text.
   std::string key() const;
 };

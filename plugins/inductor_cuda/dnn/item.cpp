@@ -1,6 +1,8 @@
 // Addresses of a call, and what is not aligned.
 #include "item.h"
 
+#include "plans.h"
+
 #include "../products/library.h"
 
 #include <algorithm>
@@ -49,9 +51,9 @@ DnnItem::DnnItem(const loopir::Program& program, const loopir::Item& item, const
   auto problem = problem_of(program, item);
   if (problem) {
     native_stream(device, nullptr);  // it looks at the thread's device
-    plan_ = DnnPlan::find(*library_, problem->graph, request, why, tuning);
+    plan_ = DnnPlans::find(*library_, problem->graph, request, why, tuning);
   }
-  if (!plan_) throw error(TN_INTERNAL, text("{} has no way through cuDNN: {}", name_, why));
+  if (!plan_) throw DnnPlanLost(TN_INTERNAL, text("{} has no way through cuDNN: {}", name_, why));
   problem_ = std::move(*problem);
   workspace_bytes_ = plan_->workspace_bytes();
   constexpr int64_t alignment = 256;
@@ -122,8 +124,7 @@ bool has_dnn_plan(const loopir::Program& program, const loopir::Item& item, cons
   auto problem = problem_of(program, item);
   if (!problem) return false;
   native_stream(device, nullptr);
-  std::string why;
-  return DnnPlan::find(*library, problem->graph, request, why) != nullptr;
+  return DnnPlans::may_find(*library, problem->graph, request);
 }
 
 }  // namespace inductor_cuda

@@ -15,14 +15,39 @@ constexpr std::string_view file = "libcudnn.so.9";
 
 }  // namespace
 
-DnnLibrary::DnnLibrary(const Device& device) {
+DnnLibrary::DnnLibrary(const Device& device) : device_(device) {
 #define LOOK_UP(result, name, parameters) look_up(device, file, #name, functions_.name);
   TENON_CUDNN_FUNCTIONS(LOOK_UP)
 #undef LOOK_UP
   identity_ = text("cudnn {} {} multiprocessors {} driver {}", functions_.cudnnGetVersion(),
                    device.arch, device.facts.multiprocessors, device.facts.driver_version);
-  native_stream(device, nullptr);  // makes the device the thread's own
-  check(functions_.cudnnCreate(&handle_), "cudnnCreate", "cuDNN does not start");
+  handle_ = new_handle();
+}
+
+dnn::Handle DnnLibrary::new_handle() const {
+  native_stream(device_, nullptr);  // makes the device the thread's own
+  dnn::Handle out = nullptr;
+  check(functions_.cudnnCreate(&out), "cudnnCreate", "cuDNN does not start");
+  return out;
+}
+
+// There are as many as threads have planned at once.
+dnn::Handle DnnLibrary::lend_handle() const {
+  {
+    std::lock_guard lock(lending_);
+    if (!idle_.empty()) {
+      dnn::Handle out = idle_.back();
+      idle_.pop_back();
+      native_stream(device_, nullptr);
+      return out;
+    }
+  }
+  return new_handle();
+}
+
+void DnnLibrary::give_back(dnn::Handle handle) const {
+  std::lock_guard lock(lending_);
+  idle_.push_back(handle);
 }
 
 const DnnLibrary* DnnLibrary::of(const Device& device, std::string* why_not) {

@@ -1,11 +1,7 @@
 // From operations as data to descriptors, an engine, a plan.
 #include "plan.h"
 
-#include "../disk_cache.h"
-
 #include <algorithm>
-#include <map>
-#include <mutex>
 #include <sstream>
 
 namespace inductor_cuda {
@@ -16,7 +12,6 @@ namespace {
 
 constexpr const char* subject = "planning for cuDNN";
 constexpr int64_t most_bytes_of_plan = int64_t{256} << 20;
-constexpr size_t most_plans = 512;  // of a process
 
 /// Whether the status says that the library has no way, and did not fail.
 bool is_declined(dnn::Status status) {
@@ -73,6 +68,11 @@ std::string DnnGraph::key() const {
   return out.str();
 }
 
+bool DnnGraph::is_attention() const {
+  return std::ranges::any_of(
+      operations, [](const DnnOperation& o) { return o.kind == DnnOperation::Kind::product; });
+}
+
 // ---- operations
 
 namespace {
@@ -83,8 +83,8 @@ using Kind = DnnOperation::Kind;
 /// The descriptors of a graph; all that it makes goes to `out`.
 class Writer {
  public:
-  Writer(const DnnLibrary& library, const DnnGraph& graph, Descriptors& out)
-      : library_(library), graph_(graph), out_(out) {}
+  Writer(const DnnLibrary& library, dnn::Handle handle, const DnnGraph& graph, Descriptors& out)
+      : library_(library), handle_(handle), graph_(graph), out_(out) {}
 
   DnnDescriptor& write() {
     for (size_t i = 0; i < graph_.tensors.size(); ++i) tensors_.push_back(&tensor(i));
@@ -93,7 +93,7 @@ class Writer {
     DnnDescriptor& g = make(dnn::graph_descriptor);
     g.set_bytes(dnn::graph_operations, dnn::type_descriptor,
                 static_cast<int64_t>(operations.size()), operations.data());
-    g.set(dnn::graph_handle, dnn::type_handle, library_.handle());
+    g.set(dnn::graph_handle, dnn::type_handle, handle_);
     g.finish();
     return g;
   }
@@ -202,6 +202,7 @@ class Writer {
   }
 
   const DnnLibrary& library_;
+  dnn::Handle handle_;
   const DnnGraph& graph_;
   Descriptors& out_;
   std::vector<DnnDescriptor*> tensors_;
@@ -285,7 +286,8 @@ std::vector<dnn::HeuristicMode> modes_for(const DnnGraph& graph) {
 
 // ---- plans
 
-DnnPlan::DnnPlan(const DnnLibrary& library, const DnnGraph& graph) : library_(library) {
+DnnPlan::DnnPlan(const DnnLibrary& library, dnn::Handle handle, const DnnGraph& graph)
+    : library_(library), handle_(handle) {
   for (size_t i = 0; i < graph.tensors.size(); ++i)
     if (graph.tensors[i].place != DnnTensor::Place::between) bound_.push_back(i);
 }
@@ -298,7 +300,7 @@ std::optional<DnnPlan::Choice> DnnPlan::choice(std::unique_ptr<DnnDescriptor> en
 }
 
 std::optional<DnnPlan::Choice> DnnPlan::finished(Choice out) const {
-  out.plan->set(dnn::plan_handle, dnn::type_handle, library_.handle());
+  out.plan->set(dnn::plan_handle, dnn::type_handle, handle_);
   if (library_.functions().cudnnBackendFinalize(out.plan->get()) != dnn::success)
     return std::nullopt;
   int64_t count = 0;
@@ -337,11 +339,10 @@ bool DnnPlan::make(const DnnGraph& graph, const DnnOptions& options, const Tunin
                    std::string& why_not) try {
   constexpr size_t most_choices = 16;
   bool is_f32 = graph.tensors[0].dtype == dnn::data_f32;
-  bool has_ready_ones = std::ranges::none_of(
-      graph.operations, [](const DnnOperation& o) { return o.kind == Kind::product; });
+  bool has_ready_ones = !graph.is_attention();
   size_t wanted = tuning && has_ready_ones ? most_choices : 1;
   std::vector<Choice> choices;
-  DnnDescriptor& written = Writer(library_, graph, parts_).write();
+  DnnDescriptor& written = Writer(library_, handle_, graph, parts_).write();
   for (dnn::HeuristicMode mode : modes_for(graph))
     for (auto& config : engines_for(library_, written, mode)) {
       if (choices.size() == wanted) break;
@@ -427,51 +428,6 @@ void DnnPlan::choose(const DnnGraph& graph, const DnnOptions& options, const Tun
       text("cudnn {} {} {}", graph.key(), options.allows_tf32, options.deterministic);
   size_t best = tuning.fastest(problem, memory, choices.size(), run_one);
   std::swap(choices[0], choices[best]);
-}
-
-namespace {
-
-struct Known {
-  std::shared_ptr<const DnnPlan> plan;
-  std::string why_not;
-};
-using Key = std::tuple<const DnnLibrary*, DnnOptions, bool, std::string>;
-
-/// Where descriptions of plans lie in the host's cache. Trials keep their choice elsewhere.
-std::string name_on_disk(const DnnLibrary& library, const DnnGraph& graph,
-                         const DnnOptions& options) {
-  return "cudnn-" +
-         loopir::digest(text("{}\n{} {}{}{}", library.identity(), graph.key(), options.allows_tf32,
-                             options.deterministic, options.may_round_bias));
-}
-
-}  // namespace
-
-std::shared_ptr<const DnnPlan> DnnPlan::find(const DnnLibrary& library, const DnnGraph& graph,
-                                             const DnnRequest& request, std::string& why_not,
-                                             const Tuning* tuning) {
-  static std::mutex finding;
-  static auto& all = *new std::map<Key, Known>;
-  std::lock_guard lock(finding);
-  if (all.size() >= most_plans) all.clear();
-  Key key{&library, request.options, tuning != nullptr, graph.key()};
-  auto at = all.find(key);
-  if (at == all.end()) {
-    std::shared_ptr<DnnPlan> made(new DnnPlan(library, graph));
-    Known known;
-    tn_ctx* cache = tuning ? nullptr : request.cache;
-    std::string name = cache ? name_on_disk(library, graph, request.options) : "", said;
-    std::optional<std::string> kept = from_disk(cache, name);
-    const bool is_restored = kept && made->restore(*kept);
-    bool is_made = is_restored || made->make(graph, request.options, tuning, known.why_not);
-    if (cache && is_made && !is_restored) said = made->description();
-    if (!said.empty()) to_disk(cache, name, said);
-    if (!is_made) made = nullptr;
-    known.plan = std::move(made);
-    at = all.emplace(std::move(key), std::move(known)).first;
-  }
-  why_not = at->second.why_not;
-  return at->second.plan;
 }
 
 void DnnPlan::run(std::span<void* const> addresses, void* workspace, dnn::Stream stream,

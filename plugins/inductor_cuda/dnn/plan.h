@@ -1,10 +1,7 @@
 // How cuDNN computes one graph of operations.
 //
 // The library's heuristic lists engines, the best one first; the first that may be taken, can be
-// made, and needs no more workspace than there may be is the plan. Plans are kept for the process,
-// since some take the library half a second: a network's equal layers share one. They are kept on
-// disk, too, as the library describes them: with the code that it compiled for them, which for the
-// gradients of attention takes it more than a second.
+// made, and needs no more workspace than there may be is the plan. Who asks for one: plans.h.
 #pragma once
 
 #include "../measuring/tuning.h"
@@ -67,19 +64,15 @@ class DnnDescriptor {
 /// Threads: any.
 class DnnPlan {
  public:
-  /// Null, with the reason, where the library has none. Throws where it fails. Where there is
-  /// `tuning`, the fastest of those that it has ready, in place of its first choice.
-  static std::shared_ptr<const DnnPlan> find(const DnnLibrary& library, const DnnGraph& graph,
-                                             const DnnRequest& request, std::string& why_not,
-                                             const Tuning* tuning = nullptr);
-
   int64_t workspace_bytes() const { return choice_.workspace_bytes; }
   /// Enqueues. `addresses` are those of the graph's tensors; of numbers, on the host.
   void run(std::span<void* const> addresses, void* workspace, dnn::Stream stream,
            const std::string& name) const;
 
  private:
-  DnnPlan(const DnnLibrary& library, const DnnGraph& graph);
+  friend class DnnPlans;
+  /// The handle is that of the thread that makes it; it runs by the library's own.
+  DnnPlan(const DnnLibrary& library, dnn::Handle handle, const DnnGraph& graph);
   /// An engine that can be made.
   struct Choice {
     std::unique_ptr<DnnDescriptor> config, plan;
@@ -97,6 +90,7 @@ class DnnPlan {
            dnn::Stream stream, const std::string& name) const;
 
   const DnnLibrary& library_;
+  dnn::Handle handle_;
   std::vector<size_t> bound_;  // tensors with an address
   std::vector<std::unique_ptr<DnnDescriptor>> parts_;
   Choice choice_;

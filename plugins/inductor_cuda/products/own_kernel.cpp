@@ -28,7 +28,7 @@ OwnProduct::OwnProduct(const CodeStore& store, const Device& device, const Produ
                        CodeStatistics& statistics)
     : api_(device.api) {
   std::string key =
-      kernel.text() + " " + text_of(device, {.numerics = {.contracts = kernel.contracts}});
+      kernel.text() + " " + text_of(device, {.contracts = kernel.contracts});
   std::string symbol = "k_" + loopir::digest(key);
   auto make = [&] {
     return image_of([&](std::string_view arch) { return emitted(kernel, symbol, arch); },

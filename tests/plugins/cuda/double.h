@@ -30,6 +30,8 @@ void seed_streams(uint64_t seed);
 void revive();
 /// What a library does that waits for a stream: a capture of it is over then.
 void wait_behind_the_plugin(void* stream);
+/// What a library's thread does that makes the captured stream wait for its own behind each launch.
+void join_behind_each(void* stream);
 /// Who runs the kernels of the double.
 void set_code(const FakeCudaCode* code);
 

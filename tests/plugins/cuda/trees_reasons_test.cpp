@@ -186,6 +186,28 @@ TEST_F(CudaTrees, WorkOnAnotherStreamIsNamed) {
               says("capture_failed", "the function works on several streams"));
 }
 
+TEST_F(CudaTrees, EventsOfTheStreamAreNamed) {
+  FloatKernels k;
+  auto marks = [](tn_call&) { Event(gpu).record(Stream::current(gpu)); };
+  EXPECT_THAT(report_of(one_input(), doubling(k, marks)),
+              says("capture_failed", "an event is recorded"));
+  Event elsewhere(gpu);
+  elsewhere.record(Stream(gpu));
+  auto waits = [&](tn_call&) { Stream::current(gpu).wait(elsewhere); };
+  EXPECT_THAT(report_of(one_input(), doubling(k, waits)),
+              says("capture_failed", "an event is waited for"));
+}
+
+// A thread of a library's own may enqueue there, too: what was launched last is not known then.
+TEST_F(CudaTrees, WorkThatJoinsTheStreamIsNamed) {
+  FloatKernels k;
+  auto joins = [](tn_call& c) {
+    if (cuda_api().is_recording(c.stream)) join_behind_each(Stream::current(gpu).native());
+  };
+  EXPECT_THAT(report_of(one_input(), doubling(k, joins)),
+              says("capture_failed", "work of others joins the stream of the function"));
+}
+
 // A library that waits by itself breaks the capture, which the next look at it tells.
 TEST_F(CudaTrees, ACaptureThatSomebodyElseBreaksIsNamed) {
   FloatKernels k;
@@ -392,6 +414,33 @@ TEST_F(CudaTrees, RecordingsAndTheGrowthOfTheirMemoryAreLogged) {
   set_logs("");
   EXPECT_THAT(log, HasSubstr("logged is recorded (2 nodes): the first recording"));
   EXPECT_THAT(log, testing::ContainsRegex("the arena of cuda:0 grows by [0-9]+ bytes"));
+}
+
+TEST_F(CudaTrees, EachRunIsLoggedWhileThatIsAskedFor) {
+  FloatKernels k;
+  RecordedFunction f({.name = "told", .inputs = {0, 0}, .results = {0}},
+                     [&](tn_call& c) { return two_sums(k, c); });
+  Tensors held;  // so that all lie elsewhere
+  auto run = [&](int times) {
+    testing::internal::CaptureStderr();
+    for (int i = 0; i < 2 * times; ++i) held.push_back(on_gpu(4, i));
+    for (size_t i = 0; i < size_t(times); ++i) {
+      size_t at = held.size() - 2 * (i + 1);
+      held.push_back(f({held[at], held[at + 1]})[0]);
+    }
+    return testing::internal::GetCapturedStderr();
+  };
+  set_logs("cudagraphs");
+  std::string log = run(3);
+  EXPECT_THAT(log, HasSubstr("told runs directly: its first call of these sizes"));
+  EXPECT_THAT(log, HasSubstr("told is recorded (2 nodes): the first recording"));
+  EXPECT_THAT(log, HasSubstr("told is replayed (2 nodes, 2 of them changed)"));
+  EXPECT_EQ(log.find("replayed"), log.rfind("replayed"));
+  set_logs("");
+  EXPECT_EQ(run(2), "");
+  set_logs("cudagraphs");
+  EXPECT_THAT(run(1), HasSubstr("told is replayed"));
+  set_logs("");
 }
 
 TEST_F(CudaTrees, ForwardsWhoseBackwardsNeverComeAreToldOnce) {

@@ -1,7 +1,16 @@
 // inductor in graph mode: fused kernels, products and numbers as recordings.
 #include "graphs.h"
 
+#include "backend/backend.h"
+#include "graph/artifact.h"
+#include "graph/text/parse.h"
+
 #include <tenon/compiler.h>
+#include <tenon/plugin.h>
+
+#include <nlohmann/json.hpp>
+
+#include <memory>
 
 namespace tenon::graphs {
 namespace {
@@ -91,6 +100,60 @@ TEST_F(Fused, PiecesAreRecordedAroundWhatIsNot) {
   EXPECT_THAT(whole.explain(), HasSubstr("not recorded: aten.multinomial.default"));
 }
 
+// A recording would repeat the number and the draw of its first call.
+TEST_F(Fused, WhatTheHostRunsOfNumbersAndDrawsIsNamed) {
+  std::map<std::string, std::string> without_code{{"fail_kernels", "\"*\""}};
+  auto f = compile([](const Tensor& x, const Tensor& n) { return x * n; }, fused(without_code));
+  auto g = compile([](const Tensor& x) { return x + rand_like(x) * 0.0; }, fused(without_code));
+  Tensor x = arange(4, Dtype::f32);
+  for (int i = 0; i < 3; ++i) {
+    expect_equal(f(there(x), full({}, i)), x * double(i));
+    expect_equal(g(there(x)), x);
+  }
+  EXPECT_EQ(n_recordings(), 0);
+  EXPECT_THAT(f.explain(), HasSubstr("aten.mul.Tensor is run by the host, which reads a number on "
+                                     "the CPU (unsafe_op)"));
+  EXPECT_THAT(g.explain(), HasSubstr("is run by the host, which draws its random numbers "
+                                     "(unsafe_op)"));
+}
+
+/// Attention where the library refuses the nth descriptor. False where that is one of the call's, or
+/// there is none.
+bool is_right_without(uint64_t nth) {
+  constexpr int32_t not_supported = 3000;
+  auto part = [&](int64_t n) { return (randn({1, 2, n, 64}) * 0.5).to(Dtype::bf16); };
+  int64_t keys = 520 + 8 * static_cast<int64_t>(nth);  // a problem of its own
+  Tensor q = part(128), k = part(keys), v = part(keys), found;
+  auto f = compile([](const Tensor& a, const Tensor& b,
+                      const Tensor& c) { return scaled_dot_product_attention(a, b, c); },
+                   fused({{"cudagraphs", "false"}}));
+  ::fail_at("cudnnBackendFinalize", nth, not_supported);
+  try {
+    found = f(there(q), there(k), there(v));
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("(code of backend inductor)"));
+  }
+  bool is_refused = failed_call() != nullptr;
+  ::fail_at("", 0, 0);
+  if (!found.defined() || !is_refused) return false;
+  Tensor off = to_cpu(found).to(Dtype::f32) - scaled_dot_product_attention(q, k, v);
+  EXPECT_LT(off.abs().max().item<float>().value(), 0.02f) << nth;
+  return true;
+}
+
+// Its plan is made while the rest is compiled, which counts on it. The last descriptors are those of
+// the engine and of the plan.
+TEST_F(Fused, AttentionWhosePlanComesToNothingGoesByParts) {
+  if (!is_double()) GTEST_SKIP() << "has the library's double refuse";
+  constexpr uint64_t stride = 8;
+  uint64_t nth = 1;
+  while (is_right_without(nth)) nth += stride;
+  ASSERT_GT(nth, stride);
+  int right = 0;
+  for (uint64_t n = nth - stride + 1; n < nth; ++n) right += is_right_without(n);
+  EXPECT_GT(right, 0);
+}
+
 TEST_F(Fused, SymbolsOfAPieceAreThoseOfTheGraph) {
   Options options = fused();
   options.dynamic = true;
@@ -122,6 +185,40 @@ TEST_F(Fused, OptionsOfRecordingsMeanTheSame) {
   auto forced = compile(body, fused({{"force_cudagraphs_warmup", "true"}}));
   for (int i = 0; i < 3; ++i) forced(there(ones({4})));
   EXPECT_THAT(forced.explain(), HasSubstr("1 replay, 1 warm-up"));
+}
+
+/// What code of a product and a sum of rows says of its items, behind three calls.
+nlohmann::json items_of(const std::string& options_toml) {
+  CompileRequest request;
+  request.graph = parse_graph(
+      "tng 1\ngraph @f {\n  input %x: f32[64, 64] on cuda:0\n"
+      "  %y: f32[64, 64] on cuda:0 = aten.mm.default(%x, %x)\n"
+      "  %z: f32[64] on cuda:0 = aten.sum.dim_IntList(%y, [1])\n  output %z\n}\n");
+  request.stage = Stage::inference;
+  request.compile_id = "0/1";
+  request.options_toml = options_toml;
+  std::shared_ptr<Artifact> code = compile_with_backend("inductor", request);
+  Tensor x = there(ones({64, 64}));
+  detail::TensorHead* inputs[] = {const_cast<detail::TensorHead*>(x.head())};
+  Tensor found[1];
+  for (int i = 0; i < 3; ++i) code->call(inputs, {}, found);
+  expect_equal(found[0], full({64}, 4096.0));
+  return nlohmann::json::parse(code->describe(TN_DESC_STATS_JSON))["items"];
+}
+
+// Over the double a piece of work takes a millisecond, so an item takes one or two.
+TEST_F(Fused, AProfileTellsCallsAndTimesOfItems) {
+  nlohmann::json items = items_of("profile = true");
+  ASSERT_GE(items.size(), 2u);
+  for (const nlohmann::json& item : items) {
+    EXPECT_EQ(item["calls"], 3) << item;
+    EXPECT_GT(item["us"], is_double() ? 999 : 0) << item;
+    EXPECT_LT(item["us"], is_double() ? 2001 : 10000) << item;
+  }
+  for (const nlohmann::json& item : items_of("")) {
+    EXPECT_FALSE(item.contains("us")) << item;
+    EXPECT_FALSE(item.contains("calls")) << item;
+  }
 }
 
 TEST_F(Fused, APoolsResultIsOverWithItsStep) {

@@ -102,6 +102,13 @@ const std::vector<Row>& rows() {
        "  %y: i64[4] on cuda:0 = aten.multinomial.default(%x, 4, true)\n"
        "  output %y\n",
        "not recorded: aten.multinomial.default draws random numbers on the CPU (unsafe_op, "},
+      {"unsafe_op",
+       "  symbol n in [0, 10] hint 4 from %k\n"
+       "  input %x: f32[4] on cuda:0\n"
+       "  input %k: int n\n"
+       "  %y: f32[4] on cuda:0 = aten.relu.default(%x)\n"
+       "  output %y, %k\n",
+       "not recorded: its nodes cannot be run one by one: an output is a number (unsafe_op)"},
       {"dynamic_shapes",
        "  symbol s0 in [1, inf] hint 4 from size(%x, 0)\n"
        "  input %x: f32[s0] on cuda:0\n"
