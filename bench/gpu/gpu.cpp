@@ -57,6 +57,7 @@ void measure_parts() {
 
 // What the host takes, one op a call.
 void measure_small() {
+  measure_launch();
   Tensor small = tenon::randn({1024}).to(gpu, Dtype::f32);
   report("x + 1, 1024 elements, eager loop", loop_time([&] { small + 1; }), 0);
   auto body = [](const Tensor& x) { return x + 1; };

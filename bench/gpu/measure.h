@@ -102,6 +102,8 @@ void measure_products();
 /// Networks, training steps, recordings.
 void measure_models();
 void measure_images();
+/// One launch of the driver.
+void measure_launch();
 /// The first calls of "pointwise", "bert" or "step".
 void measure_compile(const std::string& what);
 

@@ -40,6 +40,15 @@ static void followed(benchmark::State& state) {
 }
 BENCHMARK(followed)->Arg(1)->Arg(11)->Arg(101);
 
+// The same code where the body does not run.
+static void one_op_stated_pure(benchmark::State& state) {
+  auto f = compile([](const Tensor& x) { return x.relu(); }, {.backend = "inductor", .pure = true});
+  Tensor x = ones({4, 4});
+  f(x);
+  for (auto _ : state) benchmark::DoNotOptimize(f(x));
+}
+BENCHMARK(one_op_stated_pure);
+
 static void one_op_compiled(benchmark::State& state) {
   auto f = compile([](const Tensor& x) { return x + 1; }, {.backend = "eager"});
   Tensor x = ones({1});

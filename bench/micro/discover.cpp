@@ -10,11 +10,13 @@
 using namespace tenon;
 namespace fs = std::filesystem;
 
-// Some plugin of this build.
+// The first plugin of this build by name.
 static fs::path any_plugin() {
+  fs::path first;
   for (const auto& file : fs::directory_iterator(plugin_install_dir()))
-    if (file.path().extension() == ".so") return file.path();
-  return {};
+    if (file.path().extension() == ".so" && (first.empty() || file.path() < first))
+      first = file.path();
+  return first;
 }
 
 static void read_one_manifest(benchmark::State& state) {

@@ -6,10 +6,20 @@
 
 #include <benchmark/benchmark.h>
 
+#include <memory>
+
 using namespace tenon;
+
+// As in a program that has let go of a large tensor: from then on the C library keeps the pages of one
+// graph for the next.
+static void free_a_large_block() {
+  auto block = std::make_unique<char[]>(4 << 20);
+  benchmark::DoNotOptimize(block.get());
+}
 
 static void record_ops(benchmark::State& state, bool symbolic) {
   constexpr int n_ops = 1000;
+  free_a_large_block();
   for (auto _ : state) {
     auto env = ShapeEnv::make();
     GraphRecorder recorder(env);

@@ -49,20 +49,28 @@ inline Value list_of_values(const std::vector<ValueId>& ids) {
 }
 
 template <class OnTensor>
-void map_tensors(Value& arg, ArgumentLists& lists, OnTensor& on_tensor) {
-  bool is_list = arg.tag == Tag::tensors;
-  if (!is_list && arg.tag != Tag::tensor) return;
-  std::span<const Tensor> given(arg.as<Tensor>(), is_list ? arg.count : 1);
+void map_tensor(Value& arg, ArgumentLists& lists, OnTensor& on_tensor) {
+  const Tensor& given = *arg.as<Tensor>();
+  if constexpr (std::is_same_v<std::invoke_result_t<OnTensor&, const Tensor&>, ValueId>) {
+    arg = Value::ref(given.defined() ? on_tensor(given) : no_value);
+  } else {
+    Tensor other = given.defined() ? on_tensor(given) : Tensor();
+    if (other.head() == given.head()) return;
+    arg = Value::of(lists.tensors.emplace_back(1, std::move(other))[0]);
+  }
+}
+
+template <class OnTensor>
+void map_tensor_list(Value& arg, ArgumentLists& lists, OnTensor& on_tensor) {
+  std::span<const Tensor> given(arg.as<Tensor>(), arg.count);
   if constexpr (std::is_same_v<std::invoke_result_t<OnTensor&, const Tensor&>, ValueId>) {
     std::vector<ValueId> list;
     for (const Tensor& t : given) list.push_back(t.defined() ? on_tensor(t) : no_value);
-    arg =
-        is_list ? list_of_values(lists.values.emplace_back(std::move(list))) : Value::ref(list[0]);
+    arg = list_of_values(lists.values.emplace_back(std::move(list)));
   } else {
     std::vector<Tensor> list;
     for (const Tensor& t : given) list.push_back(t.defined() ? on_tensor(t) : Tensor());
-    TensorList kept = lists.tensors.emplace_back(std::move(list));
-    arg = is_list ? Value::of(kept) : Value::of(kept[0]);
+    arg = Value::of(TensorList(lists.tensors.emplace_back(std::move(list))));
   }
 }
 
@@ -107,7 +115,8 @@ void map_arguments(std::span<Value> args, ArgumentLists& lists, OnValue&& on_val
                    OnNumber&& on_number) {
   for (Value& arg : args) {
     if constexpr (std::is_invocable_v<OnValue&, const Tensor&>) {
-      detail::map_tensors(arg, lists, on_value);
+      if (arg.tag == Tag::tensor) detail::map_tensor(arg, lists, on_value);
+      if (arg.tag == Tag::tensors) detail::map_tensor_list(arg, lists, on_value);
     } else if (arg.tag == Tag::ref) {
       auto id = static_cast<ValueId>(arg.payload);
       if constexpr (std::is_same_v<std::invoke_result_t<OnValue&, ValueId>, ValueId>)

@@ -3,14 +3,20 @@
 
 #include "config/flags.h"
 #include "core/error.h"
+#include "core/inline_vector.h"
 #include "core/tensor/tensor_impl.h"
 #include "ops/op_table.h"
 #include "report/events.h"
 
 #include <tenon/plugin.h>
 
+#include <algorithm>
+#include <cstring>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 
 namespace tenon {
@@ -24,68 +30,63 @@ struct Remembered {
 };
 using Answer = std::vector<Remembered>;
 
-struct Table {
-  std::mutex answers_mutex;
-  std::unordered_map<std::string, Answer> answers;
-};
-
-Table& table() {
-  static Table& table = *new Table();
-  return table;
-}
-
+/// What the results of a call depend on, in words: the op, then each argument with its kind and length.
 class CallKey {
  public:
-  // Nothing where the call is not to be remembered.
-  static std::optional<std::string> of(const CallArgs& call) {
+  /// Nothing where the call is not to be remembered.
+  static std::optional<CallKey> of(const CallArgs& call) {
     constexpr uint64_t others = TN_TAG_DATA_DEPENDENT;
     const OpEntry& op = *call.op;
     if (op.mutated_args || op.def->view || op.functional || (op.tags & others) ||
         op.schema.returns_list())
       return std::nullopt;
     CallKey key;
-    key.add(static_cast<uint64_t>(op.id));
-    key.add(thread_modes.grad_enabled);
+    key.add(static_cast<uint64_t>(op.id), thread_modes.grad_enabled);
     for (uint32_t i = 0; i < call.n_args; ++i)
       if (!key.add_value(call.args[i])) return std::nullopt;
-    return std::move(key.bytes_);
+    return key;
+  }
+
+  std::string_view bytes() const {
+    return {reinterpret_cast<const char*>(words_.data()), words_.size() * sizeof(uint64_t)};
   }
 
  private:
-  template <class T>
-  void add(T number) {
-    bytes_.append(reinterpret_cast<const char*>(&number), sizeof number);
-  }
+  void add(uint64_t word) { words_.push_back(word); }
+  // Two small numbers in one word.
+  void add(uint64_t low, uint64_t high) { add(low | high << 32); }
 
   bool add_tensor(const Tensor& t) {
-    add(t.defined());
-    if (!t.defined()) return true;
-    TensorMeta meta = meta_of(t);
+    if (!t.defined()) return add(0), true;
     SymInt offset = sym_offset_of(t);
-    if (list_of(meta.sizes).is_symbolic() || list_of(meta.strides).is_symbolic() ||
-        offset.is_symbolic())
-      return false;
-    add(meta.dtype);
-    add(meta.device.type);
-    add(meta.device.index);
-    add(offset.word());
-    add(t.requires_grad());
-    add(is_wrapped_number(t));
-    add(meta.sizes.size());
-    for (SymInt s : meta.sizes) add(s.word());
-    for (SymInt s : meta.strides) add(s.word());
+    if (t.sizes().is_symbolic() || t.strides().is_symbolic() || offset.is_symbolic()) return false;
+    uint64_t facts = 1u | t.requires_grad() << 1 | is_wrapped_number(t) << 2;
+    add(facts | t.sizes().size() << 8, static_cast<uint64_t>(t.dtype()));
+    add(static_cast<uint32_t>(t.device().type), static_cast<uint32_t>(t.device().index));
+    add(static_cast<uint64_t>(offset.word()));
+    add_words(t.sizes());
+    add_words(t.strides());
     return true;
   }
 
-  template <class T>
-  bool add_list(const Value& v) {
-    bytes_.append(reinterpret_cast<const char*>(v.as<char>()), v.count * sizeof(T));
+  bool add_words(SymIntList list) {
+    if (list.is_symbolic()) return false;
+    for (SymInt v : list) add(static_cast<uint64_t>(v.word()));
+    return true;
+  }
+
+  bool add_bytes(const Value& v, size_t size) {
+    const char* from = v.as<char>();
+    for (size_t done = 0; done < size; done += sizeof(uint64_t)) {
+      uint64_t word = 0;
+      std::memcpy(&word, from + done, std::min(sizeof word, size - done));
+      add(word);
+    }
     return true;
   }
 
   bool add_value(const Value& v) {
-    add(v.tag);
-    add(v.count);
+    add(static_cast<uint64_t>(v.tag), v.count);
     switch (v.tag) {
       case Tag::none:
         return true;
@@ -101,14 +102,13 @@ class CallKey {
         add(v.payload);
         return !v.number().is_symbolic();
       case Tag::ints:
-        return !SymIntList(List<SymInt>(v.as<SymInt>(), v.count)).is_symbolic() &&
-               add_list<SymInt>(v);
+        return add_words(SymIntList(List<SymInt>(v.as<SymInt>(), v.count)));
       case Tag::floats:
-        return add_list<double>(v);
+        return add_bytes(v, v.count * sizeof(double));
       case Tag::bools:
-        return add_list<bool>(v);
+        return add_bytes(v, v.count * sizeof(bool));
       case Tag::string:
-        return add_list<char>(v);
+        return add_bytes(v, v.count);
       case Tag::dtype:
       case Tag::layout:
       case Tag::memory_format:
@@ -120,8 +120,24 @@ class CallKey {
     }
   }
 
-  std::string bytes_;
+  InlineVector<uint64_t, 48> words_;
 };
+
+struct HashOfBytes {
+  using is_transparent = void;
+  size_t operator()(std::string_view bytes) const { return std::hash<std::string_view>()(bytes); }
+};
+
+struct Table {
+  std::mutex answers_mutex;
+  std::unordered_map<std::string, std::shared_ptr<const Answer>, HashOfBytes, std::equal_to<>>
+      answers;
+};
+
+Table& table() {
+  static Table& table = *new Table();
+  return table;
+}
 
 Tensor result_tensor(const Value& v) {
   return share(reinterpret_cast<detail::TensorHead*>(v.payload));
@@ -192,17 +208,18 @@ void crosscheck(const CallArgs& call, const Answer& known, BoxedFn run) {
                         call.op->name, args));
 }
 
-std::optional<Answer> find(const std::string& key) {
+std::shared_ptr<const Answer> find(const CallKey& key) {
   std::lock_guard lock(table().answers_mutex);
-  auto found = table().answers.find(key);
-  return found == table().answers.end() ? std::nullopt : std::optional(found->second);
+  auto found = table().answers.find(key.bytes());
+  return found == table().answers.end() ? nullptr : found->second;
 }
 
-void keep(std::string key, Answer answer) {
+void keep(const CallKey& key, Answer answer) {
   constexpr size_t most_answers = 4096;
+  auto kept = std::make_shared<const Answer>(std::move(answer));
   std::lock_guard lock(table().answers_mutex);
   if (table().answers.size() >= most_answers) table().answers.clear();
-  table().answers.insert_or_assign(std::move(key), std::move(answer));
+  table().answers.insert_or_assign(std::string(key.bytes()), std::move(kept));
 }
 
 }  // namespace
@@ -211,17 +228,17 @@ void run_meta_cached(const CallArgs& call, BoxedFn run) {
   static report::Counter& hits = report::counter("graph.meta_cache_hits");
   static report::Counter& misses = report::counter("graph.meta_cache_misses");
   const config::DynamoFlags& flags = config::flags().dynamo;
-  std::optional<std::string> key;
+  std::optional<CallKey> key;
   if (flags.fake_tensor_cache_enabled) key = CallKey::of(call);
   if (!key) return run(call);
-  if (std::optional<Answer> known = find(*key)) {
+  if (std::shared_ptr<const Answer> known = find(*key)) {
     hits.add();
     if (flags.fake_tensor_cache_crosscheck_enabled) return crosscheck(call, *known, run);
     return give(call, *known);
   }
   misses.add();
   run(call);
-  if (std::optional<Answer> answer = answer_of(call)) keep(std::move(*key), std::move(*answer));
+  if (std::optional<Answer> answer = answer_of(call)) keep(*key, std::move(*answer));
 }
 
 void forget_meta_results() {

@@ -187,7 +187,7 @@ void GraphRecorder::record(const CallArgs& call) {
     return decompose(call);
   if (runs_outside && runs_outside(call)) return;
   // Real tensors among the arguments are replaced by the fakes that stand for them.
-  std::vector<Value> args(call.args, call.args + call.n_args);
+  NodeArgs args(call.args, call.args + call.n_args);
   ArgumentLists lists;
   map_arguments(
       args, lists, [this](const Tensor& t) { return as_fake(t); },
@@ -205,9 +205,9 @@ Number GraphRecorder::renewed(Number n) const {
 }
 
 // Tensors among the arguments as references to values.
-std::vector<Value> GraphRecorder::node_args(std::span<const Value> fake_args,
-                                            ArgumentLists& lists) {
-  std::vector<Value> args(fake_args.begin(), fake_args.end());
+GraphRecorder::NodeArgs GraphRecorder::node_args(std::span<const Value> fake_args,
+                                                 ArgumentLists& lists) {
+  NodeArgs args(fake_args.begin(), fake_args.end());
   map_arguments(
       args, lists, [this](const Tensor& t) { return value_of(t); }, keep_numbers);
   return args;
@@ -226,7 +226,7 @@ Value GraphRecorder::kept_body(const Graph& body) {
 void GraphRecorder::note_failure(const CallArgs& call, std::span<const Value> fake_args) {
   if (!config::flags().dynamo.replay_record_enabled) return;
   ArgumentLists lists;
-  std::vector<Value> args = node_args(fake_args, lists);
+  NodeArgs args = node_args(fake_args, lists);
   failed_ = clone(*graph_);
   std::vector<GraphValue> results(std::max<uint32_t>(call.n_results, 1));
   failed_->add_node(call.op->id, args, std::move(results));
@@ -281,11 +281,12 @@ void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_arg
 
   if (before_node) before_node();
   ArgumentLists lists;
-  std::vector<Value> args = node_args(fake_args, lists);
+  NodeArgs args = node_args(fake_args, lists);
   std::vector<GraphValue> values;
-  std::vector<Tensor> tensors;
+  InlineVector<Tensor, 4> tensors;
   if (call.op->schema.returns_list()) {
-    tensors = *reinterpret_cast<std::vector<Tensor>*>(call.results[0].payload);
+    const auto& list = *reinterpret_cast<std::vector<Tensor>*>(call.results[0].payload);
+    tensors.assign(list.begin(), list.end());
     for (const Tensor& t : tensors) values.push_back(describe(t));
   } else {
     for (uint32_t r = 0; r < call.n_results; ++r) {

@@ -7,6 +7,7 @@
 // recorder belongs to one thread at a time.
 #pragma once
 
+#include "core/inline_vector.h"
 #include "graph/graph.h"
 
 #include <functional>
@@ -107,7 +108,8 @@ class GraphRecorder {
  private:
   void append(const CallArgs& call, std::span<const Value> fake_args);
   bool run_meta_of(const CallArgs& call, std::span<const Value> fake_args);
-  std::vector<Value> node_args(std::span<const Value> fake_args, ArgumentLists& lists);
+  using NodeArgs = InlineVector<Value, 12>;
+  NodeArgs node_args(std::span<const Value> fake_args, ArgumentLists& lists);
   Value kept_body(const Graph& body);
   Number renewed(Number n) const;
   void note_failure(const CallArgs& call, std::span<const Value> fake_args);

@@ -234,8 +234,12 @@ Dtype result_dtype(const Inputs& in, size_t i) {
              : program.result_dtype(i, computing_dtype(in.promoted));
 }
 
+// Of a few dimensions: a call of memcmp would take longer.
 bool same_shape(const TensorImpl* a, const TensorImpl* b) {
-  return a->ndim == b->ndim && std::equal(a->sizes, a->sizes + a->ndim, b->sizes);
+  if (a->ndim != b->ndim) return false;
+  for (int32_t d = 0; d < a->ndim; ++d)
+    if (a->sizes[d] != b->sizes[d]) return false;
+  return true;
 }
 
 bool holds_zero(const Tensor& t) {

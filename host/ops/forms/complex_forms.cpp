@@ -12,9 +12,18 @@
 
 namespace tenon {
 
+// A bit for each: every call asks.
+static constexpr uint64_t complex_dtypes = [] {
+  uint64_t bits = 0;
+  for (const detail::DtypeRow& row : detail::dtype_rows)
+    if (is_complex(row.dtype)) bits |= uint64_t{1} << static_cast<uint8_t>(row.dtype);
+  return bits;
+}();
+
 bool has_complex_input(const CallArgs& call) {
   for (uint32_t i = 0; i < call.n_args; ++i)
-    if (call.args[i].tag == Tag::tensor && is_complex(call.args[i].as<Tensor>()->dtype()))
+    if (call.args[i].tag == Tag::tensor &&
+        complex_dtypes >> static_cast<uint8_t>(call.args[i].as<Tensor>()->dtype()) & 1)
       return true;
   return false;
 }
