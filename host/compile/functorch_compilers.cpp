@@ -14,9 +14,11 @@
 #include <tenon/functorch.h>
 #include <tenon/ops.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 namespace tenon::functorch {
@@ -70,25 +72,33 @@ std::vector<int64_t> seen(const tenon::Graph& graph, const std::vector<SymInt>& 
   return out;
 }
 
-Tensor made_up(const tenon::Graph& graph, const GraphValue& value) {
+/// `recorded`: what the graph was called with, or nothing. Positions and lengths are kept: others
+/// might be out of range.
+Tensor made_up(const tenon::Graph& graph, const GraphValue& value, const Tensor& recorded) {
   const auto& meta = value.meta;
   std::vector<int64_t> sizes = seen(graph, {meta.sizes.begin(), meta.sizes.end()});
   std::vector<int64_t> strides = seen(graph, {meta.strides.begin(), meta.strides.end()});
   NoGradGuard no_grad;
   bool is_real = is_floating(meta.dtype) || is_complex(meta.dtype);
-  Tensor numbers = is_real ? randn(IntList(sizes), meta.dtype)
-                           : randint(2, IntList(sizes), Dtype::i64).to(meta.dtype);
+  bool is_kept = !is_real && recorded.defined() && recorded.dtype() == meta.dtype &&
+                 std::ranges::equal(recorded.sizes(), sizes, {}, &SymInt::word);
+  Tensor numbers = is_real   ? randn(IntList(sizes), meta.dtype)
+                   : is_kept ? recorded
+                             : randint(2, IntList(sizes), Dtype::i64).to(meta.dtype);
   Tensor out = empty_strided(IntList(sizes), IntList(strides), meta.dtype);
   out.copy_(numbers);
   return out;
 }
 
-std::vector<Tensor> inputs_for(const tenon::Graph& graph) {
+using Recorded = std::map<std::string, Tensor>;  // "in.0" and so on
+
+std::vector<Tensor> inputs_for(const tenon::Graph& graph, const Recorded& recorded = {}) {
   std::vector<Tensor> out;
   for (ValueId id : graph.inputs()) {
     const GraphValue& value = graph.value(id);
+    auto kept = recorded.find(message("in.{}", out.size()));
     if (value.kind == ValueKind::tensor)
-      out.push_back(made_up(graph, value));
+      out.push_back(made_up(graph, value, kept == recorded.end() ? Tensor() : kept->second));
     else
       out.push_back(number_tensor(value.scalar.is_integer()
                                       ? Number(SymInt(seen(graph, value.scalar.sym_int())))
@@ -206,7 +216,10 @@ std::vector<Tensor> get_inputs(const std::string& file) {
   require(in.good() || in.eof(), "get_inputs: {} cannot be read; expected a file of graph text",
           file);
   std::shared_ptr<tenon::Graph> graph = parse_graph(text.str(), {});
-  return inputs_for(*graph);
+  fs::path kept = fs::path(file).parent_path() / "inputs.safetensors";
+  std::error_code unknown;
+  if (!fs::exists(kept, unknown)) return inputs_for(*graph);
+  return inputs_for(*graph, formats::read_tensors(kept.string()).tensors);
 }
 
 }  // namespace tenon::functorch

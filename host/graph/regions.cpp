@@ -21,6 +21,9 @@
 // only. One that nobody in its region reads goes to the region of its first reader if fewer values
 // cross borders then. The path above does not move, so the number of regions stays.
 //
+// A node without values, such as an assertion on sizes, stays on the left side where no taken node
+// waits for it: to code it is a call of the host, and between two left nodes it would be a region.
+//
 // Nodes that are supported only beside others and have no neighbour in their region, and regions
 // that are too small, are given up and levels are computed anew, since others may grow together
 // then. After a few rounds what is still wrong is moved into the left nodes of its level, which is
@@ -58,6 +61,7 @@ class Cutter {
   GraphPieces run(size_t min_region_ops) {
     for (int round = 0; round < max_rounds; ++round) {
       leave_shared_writes();
+      leave_without_values();
       find_levels();
       sink();
       if (!give_up_small(min_region_ops, round + 1 == max_rounds)) break;
@@ -73,7 +77,11 @@ class Cutter {
     return value.source == ValueSource::node && is_taken(reader) &&
            levels_[reader] == levels_[value.source_index] && is_taken(value.source_index);
   }
+  bool is_whole() const {
+    return std::ranges::all_of(reasons_, [](PlaceReason r) { return r == PlaceReason::supported; });
+  }
   void leave_shared_writes();
+  void leave_without_values();
   void find_levels();
   void sink();
   int gain_of_sinking(NodeId n, uint32_t to) const;
@@ -95,9 +103,7 @@ class Cutter {
 // A view that crosses a border would have to be the same memory on both sides, which only the host
 // can promise. It matters where the memory is written; in-place results are the object itself.
 void Cutter::leave_shared_writes() {
-  if (std::all_of(reasons_.begin(), reasons_.end(),
-                  [](PlaceReason r) { return r == PlaceReason::supported; }))
-    return;
+  if (is_whole()) return;
   AliasClasses classes(graph_);
   for (NodeId n = 0; n < n_; ++n) {
     const Node& node = graph_.node(n);
@@ -109,6 +115,23 @@ void Cutter::leave_shared_writes() {
         if (classes.of(v) == classes.of(result)) reasons_[n] = PlaceReason::shares_write;
       });
     }
+  }
+}
+
+bool has_values(const Node& node) {
+  bool any = node.n_results > 0;
+  Graph::for_each_use(node, [&](ValueId) { any = true; });
+  return any;
+}
+
+void Cutter::leave_without_values() {
+  if (is_whole()) return;
+  std::vector<bool> is_awaited(n_);  // by a taken node
+  for (NodeId n = n_; n-- > 0;) {
+    if (is_taken(n) && !is_awaited[n] && !has_values(graph_.node(n)))
+      reasons_[n] = PlaceReason::computes_nothing;
+    if (!is_taken(n)) continue;
+    for (NodeId p : dependencies_.before(n)) is_awaited[p] = true;
   }
 }
 
@@ -234,6 +257,8 @@ std::string_view text_of(PlaceReason reason) {
       return "its region is smaller than min_region_ops";
     case PlaceReason::shares_write:
       return "it gives a view of memory that the graph writes";
+    case PlaceReason::computes_nothing:
+      return "it computes nothing, so it stays with what the host runs";
   }
   return "";
 }

@@ -16,9 +16,10 @@ enum class Support : uint8_t { no = 0, yes = 1, if_fused = 2 };
 enum class PlaceReason : uint8_t {
   supported,
   unsupported,
-  alone,        ///< supported only beside others, of which there is none
-  few,          ///< its region would be smaller than the backend wants
-  shares_write  ///< gives a view of memory that the graph writes
+  alone,            ///< supported only beside others, of which there is none
+  few,              ///< its region would be smaller than the backend wants
+  shares_write,     ///< gives a view of memory that the graph writes
+  computes_nothing  ///< an assertion, say: code gains nothing from it
 };
 /// "the backend does not support it", for messages.
 std::string_view text_of(PlaceReason reason);

@@ -65,15 +65,21 @@ void write_picture(const fs::path& path, const std::string& format, const std::s
                    format, why, source.string()));
 }
 
-/// DOT without what its labels say of dtypes and sizes: the lines behind a name.
+/// DOT without what its labels say of dtypes and sizes: those of edges, and the lines behind a name.
 std::string without_meta(const std::string& dot) {
   std::string out;
-  size_t from = 0;
-  for (size_t at; (at = dot.find("\\n", from)) != dot.npos;) {
-    out += dot.substr(from, at - from);
-    from = std::min(dot.find('"', at), dot.size());
+  size_t end = 0;
+  for (size_t from = 0; from < dot.size(); from = end + 1) {
+    end = std::min(dot.find('\n', from), dot.size());
+    std::string line = dot.substr(from, end - from);
+    size_t label = line.find(" [label="), more = line.find("\\n");
+    if (line.find(" -> ") < label && label != line.npos)
+      line.replace(label, line.npos, ";");
+    else if (more != line.npos)
+      line.erase(more, line.find('"', more) - more);
+    out += line + "\n";
   }
-  return out + dot.substr(from);
+  return out;
 }
 
 class DrawGraph : public Backend {

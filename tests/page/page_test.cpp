@@ -200,8 +200,10 @@ TEST_F(ProgramPage, AnswersTheQuestions) {
        {"What stands out", "Where the time went",                            // why is it slow
         "size at dimension", "scale rows has reached its limit",             // why again
         "item() at", "sample.cpp:",                                          // what was cut
+        "WHAT WAS FUSED INTO IT",                                            // what was fused
         "What is saved for the backward", "Computed again in the backward",  // what was saved
-        "recompile_limit", "compiled backward passes", "forward", "backward"})
+        "Why calls ran as plain code", "recompile_limit",                    // what ran eager
+        "compiled backward passes", "forward", "backward"})
     EXPECT_THAT(text, HasSubstr(answer));
 }
 

@@ -1,4 +1,5 @@
 // ts and nnc: programs as text and back, in files, over many sizes, by many threads, without LLVM.
+#include "backend/abi/status.h"
 #include "backend/backend.h"
 #include "backend/catalog.h"
 #include "backend/compile/call_backend.h"
@@ -6,12 +7,14 @@
 #include "graph/text/parse.h"
 #include "plugins/own_process.h"
 
+#include <tenon/functorch.h>
 #include <tenon/load_model.h>
 #include <tenon/tenon.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <bit>
 #include <cmath>
@@ -24,6 +27,7 @@
 namespace tenon {
 namespace {
 
+using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr std::string_view layers = R"(tng 1
@@ -77,6 +81,10 @@ void expect_near(const std::vector<std::vector<float>>& found,
     for (size_t i = 0; i < found[k].size(); ++i)
       ASSERT_NEAR(found[k][i], expected[k][i], 1e-4f) << "output " << k << ", element " << i;
   }
+}
+
+std::string replaced(std::string text, const std::string& part, const std::string& by) {
+  return text.replace(text.find(part), part.size(), by);
 }
 
 class Programs : public testing::TestWithParam<const char*> {
@@ -226,6 +234,39 @@ TEST_P(Programs, FunctionsNearOneLoseNothing) {
   }
 }
 
+// ---- sizes that data decide
+
+constexpr std::string_view divided = R"(tng 1
+graph @f {
+  symbol s0 in [1, inf] hint 4 from size(%x, 0)
+  symbol u0 size_like in [0, inf] from size(%n, 0)
+  input %x: f32[s0]
+  %g: bool[s0] = aten.gt.Scalar(%x, 0)
+  %m: f32[s0] = aten.mul.Tensor(%x, %x)
+  %n: i64[u0, 1] = aten.nonzero.default(%g)
+  aten._assert_scalar.default(u0 <= 100, "few are larger")
+  %c: f32[u0, 1] = aten._to_copy.default(%n, dtype=f32)
+  %o: f32[1] = aten.sum.dim_IntList(%c, [0])
+  aten._assert_scalar.default(u0 <= 90, "fewer are larger")
+  output %m, %o
+}
+)";
+
+// The lone sum of the second half is the host's, and so are the assertions around it.
+TEST_P(Programs, OfADividedGraphTwoOpsAreWorthAProgram) {
+  auto graph = parse_graph(divided);
+  auto code = compile_with_backend(GetParam(), request_for(graph));
+  std::vector<Tensor> inputs{tensor(std::vector<float>{1, -2, 3, 4})};
+  expect_near(run(*code, inputs), run(*interpreter_artifact(graph), inputs));
+  EXPECT_THAT(code->describe(TN_DESC_STATS_JSON), HasSubstr("\"regions\":2"));
+  std::string text = replaced(std::string(divided), "(%c, [0])", "(%n, [0], false, dtype=f32)");
+  auto shorter =
+      parse_graph(replaced(text, "  %c: f32[u0, 1] = aten._to_copy.default(%n, dtype=f32)\n", ""));
+  auto lone = compile_with_backend(GetParam(), request_for(shorter));
+  expect_near(run(*lone, inputs), run(*interpreter_artifact(shorter), inputs));
+  EXPECT_THAT(lone->describe(TN_DESC_STATS_JSON), HasSubstr("\"regions\":1"));
+}
+
 // ---- images
 
 constexpr std::string_view pooled = R"(tng 1
@@ -319,6 +360,52 @@ TEST_P(Ts, DamagedTextIsRefused) {
 INSTANTIATE_TEST_SUITE_P(Each, Ts, testing::Values("ts", "simple_ts"),
                          [](const auto& info) { return std::string(info.param); });
 
+// ---- the run before the first call
+
+/// How often each step of a program has run once it is compiled, as its profile says: for inputs with
+/// data where `inputs` are given, else for fakes, as the host compiles.
+std::vector<int> calls_of_steps(const char* name, const std::vector<Tensor>& inputs) {
+  CompileRequest request = request_for(parse_graph(layers));
+  request.options_toml = "profile = true\n";
+  BackendChoice choice = choice_for(name, *request.graph).value();
+  const LoadedPlugin& plugin = load_plugin(plugin_catalog(), choice.plugin);
+  const tn_backend& table = *std::ranges::find_if(
+      plugin.backends, [&](const tn_backend& b) { return view_of(b.name) == name; });
+  AbiRequest abi(choice.manifest(), plugin.name, request);
+  std::vector<tn_tensor*> heads;
+  for (const Tensor& t : inputs) heads.push_back(t.head());
+  if (!inputs.empty()) abi.abi.example_inputs = heads.data();
+  auto code = compile_whole({plugin, choice.manifest(), table}, abi);
+  std::vector<int> out;
+  auto facts = nlohmann::json::parse(code->describe(TN_DESC_STATS_JSON));
+  for (const auto& item : facts["items"]) out.push_back(item.value("calls", 0));
+  return out;
+}
+
+TEST(TsWarmUp, RunsOnInputsWithData) {
+  set_plugin_search({}, {});
+  for (const char* name : {"ts", "aot_ts"})
+    EXPECT_THAT(calls_of_steps(name, inputs_of(4)), Each(1)) << name;
+}
+
+TEST(TsWarmUp, RunsNothingOnFakesNorInSimpleTs) {
+  set_plugin_search({}, {});
+  for (const char* name : {"ts", "aot_ts"}) EXPECT_THAT(calls_of_steps(name, {}), Each(0)) << name;
+  EXPECT_THAT(calls_of_steps("simple_ts", inputs_of(4)), Each(0));
+}
+
+TEST(NncJit, CompilesBothHalvesWithNnc) {
+  set_plugin_search({}, {});
+  auto body = [](const Tensor& x) { return (x.sin() * x).sum(); };
+  auto f = nnc_jit(body, {.name = "jitted"});
+  Tensor x = linspace(-2, 2, 33).requires_grad_(), y = linspace(-2, 2, 33).requires_grad_();
+  f(x).backward();
+  body(y).backward();
+  expect_near({x.grad().to_vector<float>()}, {y.grad().to_vector<float>()});
+  EXPECT_EQ(f.stats().compiles, 1);
+  EXPECT_THAT(f.explain(), HasSubstr("nnc"));
+}
+
 TEST(TsFiles, ModelsCarryTheirPrograms) {
   set_plugin_search({}, {});
   std::string file = (std::filesystem::temp_directory_path() /
@@ -344,7 +431,9 @@ TEST(ProgramsWithoutLlvm, NothingOfItIsMapped) {
     std::ifstream maps("/proc/self/maps");
     std::stringstream text;
     text << maps.rdbuf();
-    EXPECT_THAT(text.str(), testing::Not(HasSubstr("libLLVM")));
+    EXPECT_THAT(text.str(), HasSubstr("/tenon_nnc.so"));
+    for (const char* file : {"libLLVM", "tenon_inductor"})
+      EXPECT_THAT(text.str(), testing::Not(HasSubstr(file)));
   });
 }
 

@@ -77,11 +77,16 @@ double median_of(const Json& run, const std::string& wanted) {
   throw Error("there is no benchmark " + name + " in the program's output");
 }
 
-/// "A", or "A - B" for what A takes beyond B.
+/// "A", "A - B" for what A takes beyond B, or "A / B" for how many times as long A takes.
 double value_of(const Json& run, const std::string& wanted) {
-  size_t minus = wanted.find(" - ");
-  if (minus == std::string::npos) return median_of(run, wanted);
-  return median_of(run, wanted.substr(0, minus)) - median_of(run, wanted.substr(minus + 3));
+  for (const char* sign : {" - ", " / "}) {
+    size_t at = wanted.find(sign);
+    if (at == std::string::npos) continue;
+    double left = median_of(run, wanted.substr(0, at)),
+           right = median_of(run, wanted.substr(at + 3));
+    return sign[1] == '-' ? left - right : left / right;
+  }
+  return median_of(run, wanted);
 }
 
 /// What a pattern's groups match in the last line that it fits; numbers as numbers.

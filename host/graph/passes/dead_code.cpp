@@ -5,7 +5,8 @@
 //   to symbols that sizes elsewhere are made of.
 // Model: a node is needed if
 //   - one of its results is, or one of them binds a symbol that is;
-//   - it has an effect outside (side effect, an opaque argument, a sub-graph with effects);
+//   - it has an effect outside (side effect, an opaque argument, a sub-graph with effects), which
+//     an assertion of what is true by now has not;
 //   - it writes memory that outlives the call (inputs, constants), that an output shares, or that a
 //     needed node after it reads; the memory of a value is its alias class.
 //   Everything that a needed node reads is needed: values, their memory and the symbols in
@@ -20,10 +21,18 @@
 #include "core/sym/sym_expr.h"
 #include "graph/passes/aliasing.h"
 #include "graph/passes/passes.h"
+#include "ops/op_ids.h"
 
 namespace tenon {
 
 namespace {
+
+/// Whether the node asserts what is known to hold. One that is known to fail has to.
+bool asserts_the_known(const Node& node) {
+  if (node.op != OpId::aten__assert_scalar_default || node.args[0].tag == Tag::ref) return false;
+  Number condition = node.args[0].number();
+  return !condition.is_symbolic() && condition.to_double() != 0;
+}
 
 class DeadCode {
  public:
@@ -100,7 +109,7 @@ class DeadCode {
 
   bool is_needed(const Node& node) const {
     const OpEntry& op = entry_of(node.op);
-    if (op.tags & TN_TAG_SIDE_EFFECT) return true;
+    if (op.tags & TN_TAG_SIDE_EFFECT) return !asserts_the_known(node);
     if (options_.keep_random && (op.tags & TN_TAG_RANDOM)) return true;
     for (uint32_t r = 0; r < node.n_results; ++r)
       if (value_[node.first_result + r]) return true;

@@ -85,8 +85,9 @@ TENON_API std::string debug_compile(const std::string& dir);
 /// code. Each call makes another one; `name` is for messages.
 TENON_API std::string compiler(const std::string& name, compiler::BackendFunction compile);
 
-/// Made-up inputs for the graph in a file of graph text (.tng): normal numbers, integers 0 and 1,
-/// bools; with the strides that the graph says, symbols by what was seen while it was recorded.
+/// Made-up inputs for the graph in a file of graph text (.tng): normal numbers, integers 0 and 1, or
+/// those of an inputs.safetensors beside the file; bools; with the strides that the graph says,
+/// symbols by what was seen while it was recorded.
 TENON_API std::vector<Tensor> get_inputs(const std::string& file);
 
 }  // namespace functorch

@@ -16,17 +16,18 @@ if(NOT graph MATCHES "${OP}")
   message(FATAL_ERROR "${OP} is not what was left:\n${graph}")
 endif()
 
-# The folder runs in a process that knows nothing of this one, also under another name, and names
-# nothing outside of itself.
+# The folder runs as it would on another machine: in another place, in a process that has nothing of
+# our environment; and it names nothing outside of itself.
 get_filename_component(program_folder ${TENON} DIRECTORY)
-set(ENV{PATH} "${program_folder}:$ENV{PATH}")
+set(as_elsewhere env -i "PATH=${program_folder}:$ENV{PATH}" "ASAN_OPTIONS=$ENV{ASAN_OPTIONS}"
+  "TSAN_OPTIONS=$ENV{TSAN_OPTIONS}")
 file(REMOVE_RECURSE ${FOLDER}_moved)
 file(RENAME ${FOLDER} ${FOLDER}_moved)
 file(READ ${FOLDER}_moved/command.sh command)
 if(command MATCHES "'/" OR NOT command MATCHES "--plugin 'plugins/")
   message(FATAL_ERROR "the plugin is not named in its folder:\n${command}")
 endif()
-execute_process(COMMAND sh ${FOLDER}_moved/command.sh TIMEOUT 5 RESULT_VARIABLE again
+execute_process(COMMAND ${as_elsewhere} sh ${FOLDER}_moved/command.sh WORKING_DIRECTORY / TIMEOUT 5 RESULT_VARIABLE again
   OUTPUT_QUIET ERROR_VARIABLE error)
 if(again EQUAL 0)
   message(FATAL_ERROR "${FOLDER}_moved/command.sh does not fail")

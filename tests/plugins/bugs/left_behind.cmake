@@ -22,12 +22,9 @@ macro(find_left name)
   list(LENGTH found n_found)
   expect("one ${name}, found '${found}'" n_found EQUAL 1)
 endmacro()
-macro(forget_flags)
-  foreach(name TENON_DYNAMO_DEBUG_DIR_ROOT TORCHDYNAMO_REPRO_AFTER TORCHDYNAMO_REPRO_LEVEL
-           TENON_PLUGIN_PATH)
-    unset(ENV{${name}})
-  endforeach()
-endmacro()
+# As on another machine: nothing of our environment but what the sanitizers are told.
+set(as_elsewhere env -i "PATH=$ENV{PATH}" "ASAN_OPTIONS=$ENV{ASAN_OPTIONS}"
+  "TSAN_OPTIONS=$ENV{TSAN_OPTIONS}")
 macro(expect_minified kind)
   find_left(minified/graph.tng)
   file(READ ${found} graph)
@@ -36,21 +33,19 @@ macro(expect_minified kind)
   file(READ ${found} error)
   expect("${kind} in ${error}" error MATCHES "${kind}")
   find_left(minified/command.sh)
-  forget_flags()
-  execute_process(COMMAND sh ${found} RESULT_VARIABLE again OUTPUT_QUIET ERROR_QUIET)
+  execute_process(COMMAND ${as_elsewhere} sh ${found} RESULT_VARIABLE again OUTPUT_QUIET ERROR_QUIET)
   expect("${found} to fail" NOT again EQUAL 0)
 endmacro()
 
-# The folder of repro.tng goes elsewhere; its one command fails alike in a process without our flags,
-# which finds the plugin in the folder only.
+# The folder of repro.tng goes elsewhere; its one command fails alike in a process without our
+# environment, which finds the plugin in the folder only.
 macro(expect_repro_fails_again wanted what)
   find_left(repro.tng)
   get_filename_component(folder ${found} DIRECTORY)
   set(moved ${FOLDER}_moved)
   file(REMOVE_RECURSE ${moved})
   file(RENAME ${folder} ${moved})
-  forget_flags()
-  execute_process(COMMAND sh ${moved}/command.sh WORKING_DIRECTORY /
+  execute_process(COMMAND ${as_elsewhere} sh ${moved}/command.sh WORKING_DIRECTORY /
     RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err)
   expect("status ${wanted} and '${what}' of ${moved}/command.sh" status EQUAL ${wanted} AND err MATCHES "${what}")
 endmacro()

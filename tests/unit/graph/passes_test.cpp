@@ -79,6 +79,16 @@ TEST(DeadCode, KeepsSideEffects) {
             (Ops{"relu", "say"}));
 }
 
+TEST(DeadCode, RemovesAssertionsOfWhatIsTrueByNow) {
+  EXPECT_EQ(after_dead_code(R"(symbol s0 in [0, inf] from size(%x, 0)
+input %x: f32[s0]
+aten._assert_scalar.default(true, "known")
+aten._assert_scalar.default(s0 <= 3, "to be seen")
+output %x
+)"),
+            Ops{"_assert_scalar"});
+}
+
 TEST(DeadCode, KeepsWritesToInputsThroughViews) {
   EXPECT_EQ(after_dead_code(R"(input %x: f32[2, 2] alias 1
     %t: f32[2, 2] strides [1, 2] alias 1 = aten.transpose.int(%x, 0, 1)

@@ -245,5 +245,50 @@ TEST(Regions, NodesWaitForTheSymbolsThatTheyUse) {
   EXPECT_THAT(pieces.pieces[1].nodes, ElementsAre(1));
 }
 
+// An assertion between left nodes would be a region of its own, and one beside taken nodes a call of
+// the host out of their code.
+TEST(Regions, AssertionsOnSizesStayWithTheNodesAroundThem) {
+  GraphPieces pieces = cut_text(R"(
+  symbol u0 in [0, inf] from size(%n, 0)
+  input %x: f32[4]
+  %n: i64[u0, 1] = aten.nonzero.default(%x)
+  aten._assert_scalar.default(u0 <= 3, "few")
+  %z: f32[u0] = aten.zeros.default([u0], dtype=f32)
+  %m: i64[u0, 1] = aten.nonzero.default(%z)
+  aten._assert_scalar.default(u0 <= 2, "fewer")
+  output %m
+)",
+                                {"aten.nonzero.default"});
+  EXPECT_THAT(regions_of(pieces), ElementsAre(ElementsAre(2)));
+  EXPECT_EQ(pieces.pieces.size(), 3u);
+  EXPECT_EQ(pieces.reasons[1], PlaceReason::computes_nothing);
+}
+
+TEST(Regions, AnAssertionThatTakenNodesWaitForIsTaken) {
+  GraphPieces pieces = cut_text(R"(
+  symbol s0 in [0, inf] from size(%x, 0)
+  input %x: f32[s0]
+  aten._assert_scalar.default(s0 <= 3, "few")
+  aten._assert_async.default(%x)
+  %y: f32[s0] = aten.relu.default(%x)
+  %z: f32[s0] = aten.sin.default(%y)
+  output %z
+)",
+                                {"aten.sin.default"});
+  EXPECT_THAT(regions_of(pieces), ElementsAre(ElementsAre(0, 1, 2)));
+}
+
+TEST(Regions, AssertionsOfAGraphThatIsSupportedStayInIt) {
+  GraphPieces pieces = cut_text(R"(
+  symbol s0 in [0, inf] from size(%x, 0)
+  input %x: f32[s0]
+  aten._assert_scalar.default(s0 <= 3, "few")
+  %y: f32[s0] = aten.relu.default(%x)
+  output %y
+)",
+                                {});
+  EXPECT_THAT(regions_of(pieces), ElementsAre(ElementsAre(0, 1)));
+}
+
 }  // namespace
 }  // namespace tenon

@@ -4,6 +4,8 @@
 
 #include "partition/op_classes.h"
 
+#include <tenon/config.h>
+
 #include <gmock/gmock.h>
 
 namespace tenon::partition::tests {
@@ -143,10 +145,13 @@ TEST(Collectives, AreSavedUnlessTheFlagOrATagAllowsMore) {
   graph.call("reduced", "_c10d_functional.all_reduce.default", {"x"});
   graph.call("sin", "aten.sin.default", {"reduced"}).call("cos", "aten.cos.default", {"reduced"});
   graph.call("grad", "aten.mul.Tensor", {"g", "cos"}).outputs({"sin"}, {"grad"});
-  PartitionOptions options{.memory_budget = 0};
-  EXPECT_THAT(graph.saved(options), ElementsAre("reduced"));
-  options.unsafe_allow_optimization_of_collectives = true;
-  EXPECT_THAT(graph.saved(options), ElementsAre("x"));
+  auto saved = [&](bool is_allowed) {
+    auto scope = config::patch({{"functorch.unsafe_allow_optimization_of_collectives", is_allowed},
+                                {"functorch.activation_memory_budget", 0.0}});
+    return graph.saved(PartitionOptions::from_flags());
+  };
+  EXPECT_THAT(saved(false), ElementsAre("reduced"));
+  EXPECT_THAT(saved(true), ElementsAre("x"));
 }
 
 }  // namespace
