@@ -11,6 +11,9 @@
 // within levels become maps within the sub-graph. Cost: linear in the graph for each level.
 #include "formats/pt2/pt2_parts.h"
 
+#include "ops/op_ids.h"
+#include "ops/op_table.h"
+
 #include <algorithm>
 #include <span>
 #include <unordered_set>
@@ -119,9 +122,8 @@ class Region {
   }
   /// `name` with a dimension moved.
   static Pt2Node moved(const std::string& name, int64_t from, int64_t to, std::string result) {
-    Pt2Node node{.target = "torch.ops.aten.movedim.int",
-                 .kind = Pt2TargetKind::op,
-                 .op = "aten.movedim.int"};
+    const std::string& op = entry_of(OpId::aten_movedim_int).name;
+    Pt2Node node{.target = "torch.ops." + op, .kind = Pt2TargetKind::op, .op = op};
     node.inputs = {
         {"self", tensor_named(name)}, {"source", number(from)}, {"destination", number(to)}};
     node.outputs.push_back(tensor_named(std::move(result)));
