@@ -27,6 +27,7 @@ using microkernel::RecurrentWeights;
 
 constexpr int64_t rows_worth_a_thread = 4;  // fewer leave multipliers idle
 constexpr int64_t small_step = 1 << 13;     // multiplications; not worth sharing
+constexpr int64_t small_layer = 1 << 18;    // of all steps; over before another thread is awake
 constexpr int64_t near_bytes = 256 << 10;   // stay in a second-level cache beside all else
 
 std::vector<uint32_t> symbols_of_all(const Program& p, const Recurrence& r) {
@@ -166,7 +167,8 @@ class RecurrenceCall final : public LibraryCall {
   static bool is_near(const Plan& plan) { return plan.weights.bytes() <= near_bytes; }
   static bool is_small(const Plan& plan) {
     const PlacedDirection& d = plan.directions[0];
-    return d.batch() * d.size() * d.input.sizes[2] < small_step;
+    int64_t step = d.batch() * d.size() * d.input.sizes[2];
+    return step < small_step || step * d.steps() < small_layer;
   }
 
   static void run_rows_of(const Plan& plan, int64_t direction, std::span<void* const> pointers,
