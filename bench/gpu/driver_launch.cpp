@@ -1,4 +1,4 @@
-// What no loop of one op a call can be below: the driver's own launch of a kernel that adds 1 to 1024
+// The floor of a loop of one op a call: the driver's own launch of a kernel that adds 1 to 1024
 // numbers, back to back, its tensors made beforehand.
 #include "measure.h"
 

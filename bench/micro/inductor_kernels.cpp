@@ -10,8 +10,8 @@ using namespace tenon;
 
 namespace {
 
-/// A chain of n kernels that cannot be fused: each sum needs all of the one before. The body is stated
-/// pure: what running it along costs is measured in call_overhead.
+/// A chain of n kernels that cannot be fused: each sum needs all of the one before. The body is
+/// stated pure: what running it along costs is measured in call_overhead.
 void call_of_kernels(benchmark::State& state) {
   int64_t n = state.range(0);
   auto f = compile(

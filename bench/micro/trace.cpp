@@ -10,8 +10,8 @@
 
 using namespace tenon;
 
-// As in a program that has let go of a large tensor: from then on the C library keeps the pages of one
-// graph for the next.
+// As in a program that has let go of a large tensor: from then on the C library keeps the pages of
+// one graph for the next.
 static void free_a_large_block() {
   auto block = std::make_unique<char[]>(4 << 20);
   benchmark::DoNotOptimize(block.get());

@@ -30,7 +30,8 @@ struct Remembered {
 };
 using Answer = std::vector<Remembered>;
 
-/// What the results of a call depend on, in words: the op, then each argument with its kind and length.
+/// What the results of a call depend on, in words: the op, then each argument with its kind and
+/// length.
 class CallKey {
  public:
   /// Nothing where the call is not to be remembered.

@@ -10,6 +10,7 @@
 #include "folders.h"
 #include "graph/text/parse.h"
 #include "ops/op_table.h"
+#include "unit/message_of.h"
 
 #include <tenon/compile.h>
 #include <tenon/ops.h>
@@ -60,15 +61,6 @@ Tensor counting(int64_t rows) {
   Tensor x = make_tensor(IntList{std::vector<int64_t>{rows, 3}}, Dtype::f32);
   for (int64_t i = 0; i < 3 * rows; ++i) x.data_ptr<float>()[i] = static_cast<float>(i);
   return x;
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 bool is_mapped(const std::string& file) {
@@ -187,7 +179,7 @@ std::string printed(const std::string& options_toml = "", const std::string& mod
   request.options_toml = options_toml;
   request.mode = mode;
   testing::internal::CaptureStdout();
-  std::string error = error_of([&] { compile_with_backend("print", request); });
+  std::string error = message_of<Error>([&] { compile_with_backend("print", request); });
   std::string text = testing::internal::GetCapturedStdout();
   return error == "no error" ? text : error;
 }
@@ -223,9 +215,10 @@ TEST_F(Backends, UnknownOptionsComeWithTheNearest) {
       std::string::npos);
   EXPECT_NE(printed("", "fast").find("backend print has no mode 'fast'; the nearest are default"),
             std::string::npos);
-  EXPECT_NE(error_of([] { config::set("print.frmat", "dot"); }).find("did you mean format"),
-            std::string::npos);
-  EXPECT_NE(error_of([] { config::set("print.format", 3); }).find("expects choice: text"),
+  EXPECT_NE(
+      message_of<Error>([] { config::set("print.frmat", "dot"); }).find("did you mean format"),
+      std::string::npos);
+  EXPECT_NE(message_of<Error>([] { config::set("print.format", 3); }).find("expects choice: text"),
             std::string::npos);
 }
 
@@ -239,7 +232,7 @@ TEST_F(Backends, WrongVariablesOfOptionsAreTold) {
                          .env = "TENON_PRINT_KIT_LEVEL"});
   setenv("TENON_PRINT_KIT_LEVEL", "many", 1);
   for (int i = 0; i < 2; ++i)
-    EXPECT_NE(error_of([&] { declare_options(kit); }).find("print_kit.level expects int"),
+    EXPECT_NE(message_of<Error>([&] { declare_options(kit); }).find("print_kit.level expects int"),
               std::string::npos);
   setenv("TENON_PRINT_KIT_LEVEL", "3", 1);
   declare_options(kit);
@@ -279,7 +272,7 @@ TEST_F(Backends, DebugNopFindsBrokenPromises) {
     std::shared_ptr<Graph> graph = parse_graph(symbolic);
     change(graph->value(graph->outputs()[output]).meta);
     auto artifact = compiled("debug_nop", graph);
-    return error_of([&] { run(*artifact, counting(4), 3); });
+    return message_of<Error>([&] { run(*artifact, counting(4), 3); });
   };
   EXPECT_THAT(told(0, [](TensorMeta& y) { y.sizes[1] = 5; }),
               HasSubstr("expected sizes (4, 5) as traced, found (4, 3)"));
@@ -302,7 +295,7 @@ graph @f {
 }
 )";
   auto artifact = compiled("debug_nop", parse_graph(text));
-  EXPECT_EQ(error_of([&] { run(*artifact, counting(4), 2); }), "no error");
+  EXPECT_EQ(message_of<Error>([&] { run(*artifact, counting(4), 2); }), "no error");
 }
 
 // Sizes that data decide are read from the result that has them; later nodes compute with them.
@@ -350,7 +343,7 @@ std::string told_of(const std::string& op) {
   std::string text = "tng 1\ngraph @f {\n  input %x: f32[4, 3]\n  %y: f32[4, 3] = plugin_test." +
                      op + ".default(%x)\n  output %y\n}\n";
   auto artifact = compiled("eager_debug", parse_graph(text));
-  return error_of([&] { run(*artifact, counting(4), 1); });
+  return message_of<Error>([&] { run(*artifact, counting(4), 1); });
 }
 
 TEST_F(Backends, EagerDebugFindsUndeclaredWrites) {
@@ -366,7 +359,7 @@ TEST_F(Backends, EagerDebugFindsUndeclaredAliases) {
 TEST_F(Backends, EagerNoExceptBlamesTheCapture) {
   auto artifact = compiled("eager_noexcept", parse_graph(symbolic));
   Tensor wrong = make_tensor(IntList{std::vector<int64_t>{4}}, Dtype::f32);
-  std::string text = error_of([&] { run(*artifact, wrong, 3); });
+  std::string text = message_of<Error>([&] { run(*artifact, wrong, 3); });
   EXPECT_NE(text.find("unexpected error while the captured graph ran"), std::string::npos) << text;
 }
 

@@ -16,6 +16,7 @@
 #include "ops/custom_op.h"
 #include "ops/decompose.h"
 #include "plugins/own_process.h"
+#include "unit/message_of.h"
 
 #include <tenon/custom_ops.h>
 #include <tenon/tenon.h>
@@ -44,15 +45,6 @@ bool is_mapped(const std::string& file) {
   std::stringstream text;
   text << std::ifstream("/proc/self/maps").rdbuf();
   return text.str().find(file) != std::string::npos;
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 std::vector<float> swiglu_of(const std::vector<float>& x, const std::vector<float>& gate,
@@ -179,9 +171,9 @@ TEST_F(CustomOps, ADecompositionIsMetaKernelAndDecomposition) {
 
 TEST_F(CustomOps, ErrorsOfKernelsNameTheOp) {
   const Op<Tensor(const Tensor&)> fails{"test_ops::fails"};
-  EXPECT_THAT(error_of([&] { fails(ones({2})); }),
+  EXPECT_THAT(message_of<Error>([&] { fails(ones({2})); }),
               HasSubstr("the kernel of op test_ops.fails.default: told to fail"));
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(message_of<Error>([&] {
                 pad_columns(ones({2, 2}).to(Dtype::f64), 1);
               }),
               HasSubstr("pad_columns takes f32"));
@@ -193,12 +185,12 @@ TEST_F(CustomOps, ResultsOfAnotherDtypeAreNamedInEagerAndCompiledCode) {
       "test_ops.lies.default: result 0 is i64[2] with strides [1], expected "
       "f32[2] with strides [1]; its kernel and its shape function disagree, "
       "both added by plugin test_custom_ops");
-  EXPECT_THAT(error_of([&] { lies(ones({2})); }), expected);
+  EXPECT_THAT(message_of<Error>([&] { lies(ones({2})); }), expected);
   std::vector<std::string> built = list_backends({});
   for (std::string backend : {"eager", "aot_eager", "inductor"}) {
     if (std::ranges::count(built, backend) == 0) continue;  // inductor needs LLVM
     auto f = compile([&](const Tensor& x) { return lies(x) + 1; }, {.backend = backend});
-    EXPECT_THAT(error_of([&] { f(ones({2})); }), expected) << backend;
+    EXPECT_THAT(message_of<Error>([&] { f(ones({2})); }), expected) << backend;
   }
 }
 
@@ -249,7 +241,8 @@ TEST_F(CustomOps, APromisedOpThatIsMissingBreaksThePlugin) {
 
 TEST_F(CustomOps, UnknownNamesSaySo) {
   const Op<Tensor(const Tensor&)> none{"test_ops::none"};
-  EXPECT_THAT(error_of([&] { none(ones({2})); }), HasSubstr("there is no op test_ops::none"));
+  EXPECT_THAT(message_of<Error>([&] { none(ones({2})); }),
+              HasSubstr("there is no op test_ops::none"));
 }
 
 // ---- what the host refuses

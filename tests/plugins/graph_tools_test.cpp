@@ -4,6 +4,7 @@
 #include "config/config.h"
 #include "graph/text/parse.h"
 #include "report/log.h"
+#include "unit/message_of.h"
 
 #include <tenon/functorch.h>
 #include <tenon/tenon.h>
@@ -45,15 +46,6 @@ constexpr std::string_view nothing = "tng 1\ngraph @f {\n  input %x: f32[2]\n  o
 std::string content_of(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 class GraphTools : public testing::Test {
@@ -124,7 +116,7 @@ TEST_F(GraphTools, ClearMetaLeavesOpsAndEdges) {
 TEST_F(GraphTools, OtherFormatsNeedGraphviz) {
   std::string before = std::getenv("PATH");
   setenv("PATH", folder_.c_str(), 1);
-  std::string told = error_of([&] { draw("g.png"); });
+  std::string told = message_of<Error>([&] { draw("g.png"); });
   setenv("PATH", before.c_str(), 1);
   EXPECT_THAT(told, HasSubstr("the program `dot` of Graphviz is not there"));
   EXPECT_THAT(told, HasSubstr("svg, dot and raw need no other program"));
@@ -132,10 +124,10 @@ TEST_F(GraphTools, OtherFormatsNeedGraphviz) {
 }
 
 TEST_F(GraphTools, ADrawingNeedsAPlace) {
-  EXPECT_THAT(error_of([] { compile_text("draw_graph", turned_sum, "name = \"\"\n"); }),
+  EXPECT_THAT(message_of<Error>([] { compile_text("draw_graph", turned_sum, "name = \"\"\n"); }),
               HasSubstr("the option name is empty"));
   std::ofstream(folder_ / "file") << "in the way";
-  EXPECT_THAT(error_of([&] { draw("file/g.svg"); }), HasSubstr("cannot be written"));
+  EXPECT_THAT(message_of<Error>([&] { draw("file/g.svg"); }), HasSubstr("cannot be written"));
 }
 
 // ---- graph_dumper
@@ -192,7 +184,7 @@ TEST_F(GraphTools, TheNumberGrowsAfterEachBackward) {
 
 TEST_F(GraphTools, ANameIsNoPath) {
   for (const char* name : {"", "..", "a/b"})
-    EXPECT_THAT(error_of([&] {
+    EXPECT_THAT(message_of<Error>([&] {
                   compile_text("graph_dumper", turned_sum,
                                "dir = \"" + folder_.string() + "\"\nname = \"" + name + "\"\n");
                 }),

@@ -1,6 +1,7 @@
 // The public API for .pt2 models: calls, structures, errors, weights.
 #include "backend/backend.h"
 #include "folders.h"
+#include "unit/message_of.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,15 +18,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 std::string archive(const std::string& name) { return own_recording("models/" + name + ".pt2"); }
 
@@ -47,7 +39,7 @@ TEST(ModelTest, OtherDynamicSizesNeedNoCompile) {
 
 TEST(ModelTest, SizesOutsideTheRangeAreNamedWithIt) {
   Model m = model("mlp_digits");
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(message_of<Error>([&] {
                 m(randn({513, 64}));
               }),
               AllOf(HasSubstr("input x"), HasSubstr("513"), HasSubstr("from 1 to 512")));
@@ -55,21 +47,23 @@ TEST(ModelTest, SizesOutsideTheRangeAreNamedWithIt) {
 
 TEST(ModelTest, WrongTensorsAreNamedWithExpectedAndFound) {
   Model m = model("mlp_digits");
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(message_of<Error>([&] {
                 m(randn({3, 63}));
               }),
               HasSubstr("input x: dimension 1 must be 64, found 63"));
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(message_of<Error>([&] {
                 m(randn({3, 64}).to(Dtype::f64));
               }),
               HasSubstr("input x: expected dtype f32, found f64"));
-  EXPECT_THAT(error_of([&] { m(randn({64})); }), HasSubstr("input x: expected 2 dimensions"));
-  EXPECT_THAT(error_of([&] { m(); }), HasSubstr("argument x is missing"));
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(message_of<Error>([&] { m(randn({64})); }),
+              HasSubstr("input x: expected 2 dimensions"));
+  EXPECT_THAT(message_of<Error>([&] { m(); }), HasSubstr("argument x is missing"));
+  EXPECT_THAT(message_of<Error>([&] {
                 m(randn({1, 64}), 1);
               }),
               HasSubstr("the model takes 1 arguments (x), found 2"));
-  EXPECT_THAT(error_of([&] { m(1.5); }), HasSubstr("input x: expected a tensor f32, found 1.5"));
+  EXPECT_THAT(message_of<Error>([&] { m(1.5); }),
+              HasSubstr("input x: expected a tensor f32, found 1.5"));
 }
 
 TEST(ModelTest, ArgumentsGoByNameToo) {
@@ -79,11 +73,11 @@ TEST(ModelTest, ArgumentsGoByNameToo) {
   auto [hidden, pooled] = m(ids, mask).as<std::pair<Tensor, Tensor>>();
   Tree named = m.call_named({{"attention_mask", mask}, {"input_ids", ids}});
   EXPECT_EQ(hidden.to_vector<float>(), named[0].tensor().to_vector<float>());
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(message_of<Error>([&] {
                 m.call_named({{"ids", ids}, {"attention_mask", mask}});
               }),
               HasSubstr("the model has no argument ids; it takes input_ids, attention_mask"));
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(message_of<Error>([&] {
                 m.call({ids}, {{"input_ids", ids}});
               }),
               HasSubstr("argument input_ids is given twice"));
@@ -106,17 +100,17 @@ TEST(ModelTest, NestedArgumentsAndResultsKeepTheirStructure) {
   EXPECT_THAT(out.keys(), ElementsAre("y", "pair", "list"));
   EXPECT_EQ(out["pair"].size(), 3u);
   EXPECT_EQ(out["y"].kind(), Tree::Kind::tensor);
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(message_of<Error>([&] {
                 m.call({make(0), make(1), make(2)}, {{"bias", make(5)}});
               }),
               HasSubstr("input opts: expected a dict with the keys shift, parts, found"));
   Tree wrong = Tree::dict({{"parts", Tree::list({make(3)})}, {"shift", make(2)}});
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(message_of<Error>([&] {
                 m.call({make(0), make(1), wrong}, {{"bias", make(5)}});
               }),
               HasSubstr("input opts.parts: expected a list of 2 elements, found"));
   EXPECT_THAT(
-      error_of([&] { (void)out["z"]; }),
+      message_of<Error>([&] { (void)out["z"]; }),
       HasSubstr("the key z was asked for, the value is a dict with the keys y, pair, list"));
 }
 
@@ -136,7 +130,7 @@ TEST(ModelTest, WrittenWeightsAreSeenByLaterCallsAndNotByTheFile) {
   for (const std::string& name : names) m.parameter(name).zero_();
   EXPECT_EQ(Tensor(m(x)).to_vector<float>(), std::vector<float>(20, 0.0f));
   EXPECT_EQ(Tensor(model("mlp_digits")(x)).to_vector<float>(), before);
-  EXPECT_THAT(error_of([&] { m.parameter(names[0] + "x"); }),
+  EXPECT_THAT(message_of<Error>([&] { m.parameter(names[0] + "x"); }),
               AllOf(HasSubstr("the model has no parameter"), HasSubstr(names[0])));
 }
 
@@ -159,7 +153,7 @@ TEST(ModelTest, OverridesByNumberChangeTheBackendOfLoadedModels) {
   };
   EXPECT_EQ(found_with(">1000000:counts_models"), 0);
   EXPECT_EQ(found_with(">=0:counts_models"), 1);
-  EXPECT_THAT(error_of([&] { found_with(">=0:counts_modls"); }),
+  EXPECT_THAT(message_of<Error>([&] { found_with(">=0:counts_modls"); }),
               HasSubstr("there is no backend 'counts_modls'"));
 }
 
@@ -204,14 +198,14 @@ TEST(ModelTest, InputsThatTheModelWritesAreWritten) {
 }
 
 TEST(ModelTest, AnArchiveThatUnpacksToMoreThanAllowedIsRefused) {
-  EXPECT_THAT(error_of([] { load(archive("mlp_digits"), {.max_size = 1000}); }),
+  EXPECT_THAT(message_of<Error>([] { load(archive("mlp_digits"), {.max_size = 1000}); }),
               HasSubstr("unpack to more than 1000 bytes; raise max_size"));
 }
 
 TEST(ModelTest, UnknownFilesAndBackendsAreErrorsOfLoad) {
-  EXPECT_THAT(error_of([&] { load("/nowhere.pt2", {.backend = "eager"}); }),
+  EXPECT_THAT(message_of<Error>([&] { load("/nowhere.pt2", {.backend = "eager"}); }),
               HasSubstr("/nowhere.pt2: cannot open the file"));
-  EXPECT_THAT(error_of([&] { load(archive("mlp_digits"), {.backend = "eagre"}); }),
+  EXPECT_THAT(message_of<Error>([&] { load(archive("mlp_digits"), {.backend = "eagre"}); }),
               AllOf(HasSubstr("InvalidBackend"), HasSubstr("eager")));
 }
 
@@ -238,10 +232,10 @@ TEST(TreeTest, AbsentValuesAreNone) {
 
 TEST(TreeTest, WrongKindsSayWhatIsThere) {
   Tree t = std::tuple(1, true, 2.5, "text");
-  EXPECT_THAT(error_of([&] { (void)t.tensor(); }),
+  EXPECT_THAT(message_of<Error>([&] { (void)t.tensor(); }),
               HasSubstr("a tensor was asked for, the value is a list: (1, true, 2.5, \"text\")"));
-  EXPECT_THAT(error_of([&] { (void)t[4]; }), HasSubstr("element 4 was asked for"));
-  EXPECT_THAT(error_of([&] { (void)t.as<std::pair<int, bool>>(); }),
+  EXPECT_THAT(message_of<Error>([&] { (void)t[4]; }), HasSubstr("element 4 was asked for"));
+  EXPECT_THAT(message_of<Error>([&] { (void)t.as<std::pair<int, bool>>(); }),
               HasSubstr("2 elements were asked for"));
   auto [i, b, d, s] = t.as<std::tuple<int64_t, bool, double, std::string>>();
   EXPECT_TRUE(i == 1 && b && d == 2.5 && s == "text");

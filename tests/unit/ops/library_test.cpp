@@ -7,6 +7,7 @@
 
 #include "core/dispatch.h"
 #include "ops/custom_op.h"
+#include "unit/message_of.h"
 
 #include <cmath>
 #include <thread>
@@ -71,15 +72,6 @@ const Op<Tensor(const Tensor&, const Tensor&, double)> swiglu{"library_test::swi
 const Op<Tensor(const Tensor&)> row_sums{"library_test::row_sums"};
 const Op<Tensor(const Tensor&)> twice{"library_test::twice"};
 
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 TEST(Library, ResultsAreHeldAgainstTheShapeFunction) {
   Tensor x = ones({2, 3});
   for (auto [name, expected] :
@@ -90,7 +82,7 @@ TEST(Library, ResultsAreHeldAgainstTheShapeFunction) {
                   "with strides [1, 2], expected f32[2, 3] with strides [3, 1]"),
         std::pair("library_lies::nothing", "result 0 is missing")}) {
     const Op<Tensor(const Tensor&)> op{name};
-    EXPECT_THAT(error_of([&] { op(x); }), HasSubstr(expected));
+    EXPECT_THAT(message_of<Error>([&] { op(x); }), HasSubstr(expected));
   }
 }
 
@@ -144,11 +136,11 @@ TEST(Library, TheVjpIsKept) {
 TEST(Library, WrongDescriptionsAreTold) {
   const Op<Tensor(const Tensor&)> nothing{"library_broken::nothing"};
   EXPECT_THAT(
-      error_of([&] { nothing(ones({1})); }),
+      message_of<Error>([&] { nothing(ones({1})); }),
       HasSubstr("there is no op library_broken::nothing; its library could not be added: op "
                 "library_broken.nothing.default: nothing runs it"));
   auto told = [](const std::string& schema) {
-    return error_of([&] {
+    return message_of<Error>([&] {
       Library::add("library_more", [&](Library& lib) {
         lib.op(schema).like(0).kernel([](const Tensor& x) { return x; });
       });
@@ -160,9 +152,10 @@ TEST(Library, WrongDescriptionsAreTold) {
   EXPECT_THAT(told("a(Tensor x) -> Tensor"), HasSubstr("the name is taken, by a program"));
   EXPECT_EQ(told("b(Tensor x, int k) -> Tensor"), "no error");
   const Op<Tensor(const Tensor&, int64_t)> b{"library_more::b"};
-  EXPECT_THAT(error_of([&] { b(ones({1}), 2); }), HasSubstr("takes 1 arguments, its schema has 2"));
+  EXPECT_THAT(message_of<Error>([&] { b(ones({1}), 2); }),
+              HasSubstr("takes 1 arguments, its schema has 2"));
   const Op<Tensor()> none{"library_test::twice"};
-  EXPECT_THAT(error_of([&] { none(); }), HasSubstr("argument x has no default"));
+  EXPECT_THAT(message_of<Error>([&] { none(); }), HasSubstr("argument x has no default"));
 }
 
 // Entries are complete before anybody can find them, whoever else is adding some.
