@@ -13,11 +13,15 @@
 //   and
 //     a scatter only takes in what it stores.
 // Pairs without a dependency (two reductions of one tensor) are fused when they walk what both
-// read in the same way. Cost: pairs are few (each buffer has few readers), and each success makes
-// one group less.
+// read in the same way. Of a buffer that many read (the gates of all steps of a recurrent layer),
+// each meets its neighbours in the program only.
+//
+// Cost: pairs grow with the steps of the program, and each success makes one group less. What has to
+// run before what is a bit for two steps.
 #include "kernel.h"
 
 #include <algorithm>
+#include <queue>
 #include <set>
 #include <tuple>
 
@@ -46,6 +50,7 @@ struct Node {
   Access access;
   Bits before;  // all nodes that must run before, however far
   bool is_gone = false;
+  uint32_t version = 0;  // of the group
 };
 
 class Fusion {
@@ -65,8 +70,10 @@ class Fusion {
   struct Pair {
     int64_t bytes;
     uint32_t a, b;
+    uint32_t version_a, version_b;  // of the groups that were looked at
+    /// Whether the other one is to be tried first.
     bool operator<(const Pair& o) const {
-      return std::tuple(-bytes, a, b) < std::tuple(-o.bytes, o.a, o.b);
+      return std::tuple(bytes, o.a, o.b) < std::tuple(o.bytes, a, b);
     }
   };
 
@@ -84,22 +91,32 @@ class Fusion {
     writers_.assign(program_.buffers.size(), 0);
     for (const Node& n : nodes_)
       for (Id b : n.access.writes) ++writers_[b];
-    touching_.resize(program_.buffers.size());
-    for (uint32_t i = 0; i < nodes_.size(); ++i) {
-      nodes_[i].before = Bits(nodes_.size());
-      for (const Ids* list : {&nodes_[i].access.writes, &nodes_[i].access.reads})
-        for (Id t : *list) {
-          for (uint32_t j : touching_[t])
-            if (!nodes_[i].before.has(j) && depends(nodes_[i].access, nodes_[j].access)) {
-              nodes_[i].before.add(j);
-              nodes_[i].before.add(nodes_[j].before);
-            }
-        }
-      for (const Ids* list : {&nodes_[i].access.writes, &nodes_[i].access.reads})
-        for (Id t : *list) touching_[t].push_back(i);
-    }
+    find_dependencies();
     keep_order();
     for (uint32_t i = 0; i < nodes_.size(); ++i) add_pairs(i, true);
+  }
+
+  void find_dependencies() {
+    touching_.resize(program_.buffers.size());
+    std::vector<std::vector<uint32_t>> writing(program_.buffers.size());
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      Node& n = nodes_[i];
+      n.before = Bits(nodes_.size());
+      for (Id t : n.access.reads) wait_for(n, writing[t]);
+      for (Id t : n.access.writes) wait_for(n, touching_[t]);
+      for (Id t : n.access.reads) add_last(touching_[t], i);
+      for (Id t : n.access.writes) add_last(touching_[t], i), add_last(writing[t], i);
+    }
+  }
+  static void add_last(std::vector<uint32_t>& all, uint32_t i) {
+    if (all.empty() || all.back() != i) all.push_back(i);
+  }
+  void wait_for(Node& n, const std::vector<uint32_t>& others) {
+    for (uint32_t j : others)
+      if (!n.before.has(j)) {
+        n.before.add(j);
+        n.before.add(nodes_[j].before);
+      }
   }
 
   // Effects run in the order of the graph: each waits for the one before it, and so does all that
@@ -122,16 +139,15 @@ class Fusion {
     return std::any_of(a.begin(), a.end(),
                        [&](Id v) { return std::find(b.begin(), b.end(), v) != b.end(); });
   }
-  static bool depends(const Access& later, const Access& earlier) {
-    return meets(later.reads, earlier.writes) || meets(later.writes, earlier.writes) ||
-           meets(later.writes, earlier.reads);
-  }
 
   /// Whether `from` must run before `to` because of a third node.
   bool has_detour(uint32_t from, uint32_t to) const {
-    for (uint32_t n = 0; n < nodes_.size(); ++n)
-      if (n != from && !nodes_[n].is_gone && nodes_[to].before.has(n) && nodes_[n].before.has(from))
-        return true;
+    if (!nodes_[to].before.has(from)) return false;
+    auto n_nodes = static_cast<uint32_t>(nodes_.size());
+    for (uint32_t i = 1; i < n_nodes; ++i) {
+      uint32_t n = (from + i) % n_nodes;  // the nearest behind it is found first
+      if (!nodes_[n].is_gone && nodes_[to].before.has(n) && nodes_[n].before.has(from)) return true;
+    }
     return false;
   }
 
@@ -159,22 +175,31 @@ class Fusion {
     std::set<uint32_t> others;
     for (const Ids* list : {&nodes_[i].access.writes, &nodes_[i].access.reads})
       for (Id t : *list)
-        for (uint32_t j : touching_[t])
+        for (uint32_t j : neighbours(i, touching_[t]))
           if (nodes_[j].group && j != i && (j < i || !only_smaller)) others.insert(j);
     for (uint32_t j : others) {
       bool i_is_first = nodes_[j].before.has(i) || (!nodes_[i].before.has(j) && i < j);
       uint32_t a = i_is_first ? i : j, b = i_is_first ? j : i;
-      if (int64_t bytes = saved_bytes(nodes_[a], nodes_[b])) pairs_.insert({bytes, a, b});
+      if (int64_t bytes = saved_bytes(nodes_[a], nodes_[b]))
+        pairs_.push({bytes, a, b, nodes_[a].version, nodes_[b].version});
     }
+  }
+
+  /// Those of a sorted list that are next to `i`.
+  static std::span<const uint32_t> neighbours(uint32_t i, const std::vector<uint32_t>& all) {
+    constexpr ptrdiff_t most_on_a_side = 64;
+    auto at = std::lower_bound(all.begin(), all.end(), i);
+    return {at - std::min(at - all.begin(), most_on_a_side),
+            at + std::min(all.end() - at, most_on_a_side + 1)};
   }
 
   bool fuse_best() {
     while (!pairs_.empty()) {
-      Pair pair = *pairs_.begin();
-      pairs_.erase(pairs_.begin());
-      if (!nodes_[pair.a].group || !nodes_[pair.b].group) continue;
-      std::string a = nodes_[pair.a].group->loops.back().name;
-      std::string b = nodes_[pair.b].group->loops.back().name;
+      Pair pair = pairs_.top();
+      pairs_.pop();
+      const Node &first = nodes_[pair.a], &second = nodes_[pair.b];
+      if (first.version != pair.version_a || second.version != pair.version_b) continue;
+      std::string a = first.group->loops.back().name, b = second.group->loops.back().name;
       const char* why = try_pair(pair.a, pair.b);
       if (notes_.size() < most_notes) notes_.push_back({a, b, *why ? why : "fused"});
       if (!*why) return true;
@@ -402,20 +427,27 @@ class Fusion {
       if (!meets({t}, b.access.reads)) b.access.reads.push_back(t);
     std::erase_if(b.access.reads, [&](Id t) { return meets({t}, b.access.writes); });
     for (const Ids* list : {&a.access.writes, &a.access.reads})
-      for (Id t : *list) touching_[t].push_back(ib);
+      for (Id t : *list) replace(touching_[t], ia, ib);
     a.is_gone = true;
     a.group.reset();
+    ++a.version, ++b.version;
     b.before.add(a.before);
     b.before.remove(ia);
-    for (Node& n : nodes_)  // who waited for one of them waits for all
-      if (&n != &b && (n.before.has(ia) || n.before.has(ib))) {
-        n.before.remove(ia);
-        n.before.add(ib);
-        n.before.add(b.before);
-      }
-    std::erase_if(pairs_,
-                  [&](const Pair& p) { return p.a == ia || p.b == ia || p.a == ib || p.b == ib; });
+    for (Node& n : nodes_) {  // who waited for one of them waits for all
+      bool waits_for_a = n.before.has(ia), waits_for_b = n.before.has(ib);
+      if (&n == &b || (!waits_for_a && !waits_for_b)) continue;
+      n.before.remove(ia);
+      n.before.add(ib);
+      if (!waits_for_a || !waits_for_b) n.before.add(b.before);
+    }
     add_pairs(ib, false);
+  }
+  /// In a sorted list.
+  static void replace(std::vector<uint32_t>& all, uint32_t old, uint32_t by) {
+    auto at = std::lower_bound(all.begin(), all.end(), old);
+    if (at != all.end() && *at == old) all.erase(at);
+    at = std::lower_bound(all.begin(), all.end(), by);
+    if (at == all.end() || *at != by) all.insert(at, by);
   }
 
   // Nodes in an order that dependencies allow, early ones first.
@@ -470,8 +502,8 @@ class Fusion {
   const FusionOptions& options_;
   std::vector<Node> nodes_;
   std::vector<int> writers_;
-  std::vector<std::vector<uint32_t>> touching_;  // by buffer: nodes that read or write it
-  std::set<Pair> pairs_;                         // not tried yet, most bytes first
+  std::vector<std::vector<uint32_t>> touching_;  // by buffer: nodes that read or write it, sorted
+  std::priority_queue<Pair> pairs_;  // not tried yet, most bytes first; some of older groups
   std::vector<FusionNote> notes_;
   const char* why_ = "";
 };
