@@ -10,7 +10,7 @@
 namespace loopir {
 namespace {
 
-constexpr size_t n_buffers = 12;
+constexpr size_t n_buffers = 8;
 
 bool meets(const Ids& a, const Ids& b) { return std::ranges::find_first_of(a, b) != a.end(); }
 
@@ -55,7 +55,7 @@ struct Walked {
 
 Walked random_program(std::mt19937& random) {
   Walked out;
-  for (uint32_t i = 0; i < 14; ++i) {
+  for (uint32_t i = 0; i < 9; ++i) {
     Access a;
     for (uint32_t n = random() % 3; n > 0; --n) a.reads.push_back(random() % n_buffers);
     a.writes.push_back(random() % n_buffers);
@@ -83,11 +83,11 @@ void expect_same(const StepOrder& order, const Walked& walked) {
 
 TEST(StepOrder, IsThatOfTheDependenciesWhileStepsBecomeOne) {
   std::mt19937 random(5);
-  for (int program = 0; program < 40; ++program) {
+  for (int program = 0; program < 60; ++program) {
     Walked walked = random_program(random);
     StepOrder order(walked.accesses, n_buffers, walked.effects);
     expect_same(order, walked);
-    for (int turn = 0; turn < 8 && !testing::Test::HasFailure(); ++turn) {
+    for (int turn = 0; turn < 5 && !testing::Test::HasFailure(); ++turn) {
       std::vector<uint32_t> left = walked.left();
       uint32_t a = left[random() % left.size()], b = left[random() % left.size()];
       if (a == b || walked.is_before(b, a) || walked.has_detour(a, b)) continue;
