@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/sym/shape_env.h"
 #include "debug/random_inputs.h"
+#include "graph/passes/aliasing.h"
 #include "graph/text/parse.h"
 #include "graph/text/print.h"
 #include "model/input_layout.h"
@@ -32,6 +33,35 @@ void as_fault_of_graph(const F& body) {
   }
 }
 
+/// Inputs that need gradients where the graph says so: code counts on it.
+class WithGradients {
+ public:
+  WithGradients(const Graph& graph, std::span<const Tensor> inputs,
+                const std::vector<bool>& is_written)
+      : given_(inputs.begin(), inputs.end()), inputs_(inputs) {
+    for (size_t i = 0; i < given_.size(); ++i) {
+      const GraphValue& value = graph.value(graph.inputs()[i]);
+      bool needs = value.kind == ValueKind::tensor && value.flags.requires_grad;
+      if (!needs || !is_differentiable(given_[i].dtype()) || given_[i].requires_grad()) continue;
+      given_[i] = given_[i].detach().requires_grad_();
+      if (!is_written[i]) continue;
+      given_[i] = given_[i].clone();  // a leaf may not be written
+      copied_.push_back(i);
+    }
+  }
+  const Tensor& operator[](size_t i) const { return given_[i]; }
+  void write_back() const {
+    for (size_t i : copied_)
+      if (to_text(inputs_[i].sizes()) == to_text(given_[i].sizes()))
+        inputs_[i].detach().copy_(given_[i].detach());
+  }
+
+ private:
+  std::vector<Tensor> given_;
+  std::span<const Tensor> inputs_;
+  std::vector<size_t> copied_;
+};
+
 }  // namespace
 
 GraphRunner::GraphRunner(std::shared_ptr<Graph> graph, RunnerOptions options)
@@ -39,6 +69,8 @@ GraphRunner::GraphRunner(std::shared_ptr<Graph> graph, RunnerOptions options)
       options_(std::move(options)),
       unit_(report::find_unit(report::UnitKind::model,
                               graph_->name.empty() ? "a graph" : graph_->name)) {
+  AliasClasses classes(*graph_);
+  for (ValueId id : graph_->inputs()) is_written_.push_back(classes.is_written(id));
   if (graph_->symbols.empty()) return;
   for (const RecordedGuard& guard : graph_->shape_env->guard_conditions())
     assumed_.push_back(guard.condition);
@@ -132,25 +164,31 @@ std::vector<int64_t> GraphRunner::symbols_of(std::span<const Tensor> inputs) con
   return words;
 }
 
+void GraphRunner::check_input(size_t i, const Tensor& input) const {
+  const GraphValue& value = graph_->value(graph_->inputs()[i]);
+  std::string name = display_name(*graph_, graph_->inputs()[i]);
+  require(input.defined(), "input {} is missing", name);
+  if (value.kind != ValueKind::tensor) return;
+  bool fits = input.dtype() == value.meta.dtype &&
+              static_cast<size_t>(input.dim()) == value.meta.sizes.size();
+  require(fits, "input {}: expected {}, found {}", name, to_text(value), to_text(input));
+  for (size_t d = 0; d < value.meta.sizes.size(); ++d)
+    require(value.meta.sizes[d].is_symbolic() ||
+                value.meta.sizes[d].word() == input.size(static_cast<int64_t>(d)).word(),
+            "input {}: dimension {} must be {}, found {}", name, d, to_text(value.meta.sizes[d]),
+            to_text(input));
+}
+
 std::vector<Tensor> GraphRunner::run(std::span<const Tensor> inputs) {
   report::TimeScope time(unit_, report::Work::call);
   require(inputs.size() == graph_->inputs().size(), "the graph takes {} inputs, found {}",
           graph_->inputs().size(), inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) check_input(i, inputs[i]);
+  WithGradients given(*graph_, inputs, is_written_);
   std::vector<detail::TensorHead*> heads;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const GraphValue& value = graph_->value(graph_->inputs()[i]);
-    std::string name = display_name(*graph_, graph_->inputs()[i]);
-    require(inputs[i].defined(), "input {} is missing", name);
-    bool is_tensor = value.kind == ValueKind::tensor;
-    bool fits = !is_tensor || (inputs[i].dtype() == value.meta.dtype &&
-                               static_cast<size_t>(inputs[i].dim()) == value.meta.sizes.size());
-    require(fits, "input {}: expected {}, found {}", name, to_text(value), to_text(inputs[i]));
-    for (size_t d = 0; is_tensor && d < value.meta.sizes.size(); ++d)
-      require(value.meta.sizes[d].is_symbolic() ||
-                  value.meta.sizes[d].word() == inputs[i].size(static_cast<int64_t>(d)).word(),
-              "input {}: dimension {} must be {}, found {}", name, d, to_text(value.meta.sizes[d]),
-              to_text(inputs[i]));
-    heads.push_back(is_tensor ? inputs[i].head() : nullptr);
+    bool is_tensor = graph_->value(graph_->inputs()[i]).kind == ValueKind::tensor;
+    heads.push_back(is_tensor ? given[i].head() : nullptr);
   }
   std::vector<Tensor> outputs(graph_->outputs().size());
   std::vector<int64_t> symbols = symbols_of(inputs);
@@ -159,6 +197,7 @@ std::vector<Tensor> GraphRunner::run(std::span<const Tensor> inputs) {
   LaidOutInputs laid_out(*version.graph, heads, symbols);
   as_fault_of_graph([&] { version.artifact->call(laid_out.heads(), symbols, outputs); });
   laid_out.write_back();
+  given.write_back();
   return outputs;
 }
 

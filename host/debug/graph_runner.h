@@ -39,6 +39,8 @@ class GraphRunner {
     std::shared_ptr<Artifact> artifact;
     std::vector<const Expr*> conditions;
   };
+  /// Throws UserError for an input that is missing, or of another dtype, rank or size.
+  void check_input(size_t i, const Tensor& input) const;
   void check_sizes(std::span<const Tensor> inputs, std::span<const int64_t> symbols) const;
   Version make_version(std::shared_ptr<Graph> graph);
   const Version& version_for(std::span<const int64_t> symbols);
@@ -46,6 +48,7 @@ class GraphRunner {
   std::shared_ptr<Graph> graph_;
   std::string text_;                  ///< of the graph with symbols, as it was given
   std::vector<const Expr*> assumed_;  ///< ranges and conditions that the graph states
+  std::vector<bool> is_written_;      ///< by input
   RunnerOptions options_;
   report::Unit* unit_;  ///< what a report tells of it; null: none is wanted
   std::vector<Version> versions_;

@@ -126,6 +126,7 @@ void round_normals(float* to, const double* z, int64_t n, int64_t first, const R
 }
 
 void fill_normal(const Tensor& t, double mean, double deviation) {
+  require_floating("normal", t.dtype());
   fill_dense(t, "normal", [&](const Tensor& dense) {
     for_each_chunk(numel_of(dense), block_kernels().normal,
                    [&](int64_t first, const double* z, int64_t count, const RngState& state) {
@@ -152,11 +153,21 @@ void fill_integers(const Tensor& t, int64_t low, int64_t high) {
   });
 }
 
+// What only writes has no shape function that runs before it: the kernels check as well.
+void check_chance(const char* op, double p) {
+  require(p >= 0 && p <= 1, "{}: p must lie in [0, 1], found {}", op, p);
+}
+void check_chances(const Tensor& t, const Tensor& p) {
+  require_shape("bernoulli", "self", t, list_of(broadcast_sizes(p.sizes(), t.sizes())));
+}
+
 void fill_bernoulli(const Tensor& t, double p) {
+  check_chance("bernoulli", p);
   fill_by_uniform(t, "bernoulli", [=](double u, int64_t) { return int64_t{u < p}; });
 }
 
 void fill_bernoulli(const Tensor& t, const Tensor& p) {
+  check_chances(t, p);
   Dims strides = broadcast_strides(p.sizes(), p.strides(), t.sizes());
   Tensor odds =
       converted(make_view(p, t.sizes(), list_of(strides), p.storage_offset()), Dtype::f64);
@@ -198,10 +209,6 @@ TensorMeta float_meta(SymIntList size, Type dtype, Lay, Dev device, Pin) {
 TensorMeta like_meta(const Tensor& self, Type dtype, Lay, Dev device, Pin, Format format) {
   return {dtype.value_or(self.dtype()), device.value_or(self.device()), dims_of(self.sizes()),
           strides_for(self, format)};
-}
-
-void check_chance(const char* op, double p) {
-  require(p >= 0 && p <= 1, "{}: p must lie in [0, 1], found {}", op, p);
 }
 
 TensorMeta normal_meta(SymIntList size, Type dtype, Lay layout, Dev device, Pin pin) {
@@ -376,11 +383,7 @@ static constexpr OpDef create_random_rows[] = {
     {.schema =
          "bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
      .tags = random_write,
-     .meta =
-         [](const Tensor& self, const Tensor& p, Value) {
-           require_shape("bernoulli", "self", self,
-                         list_of(broadcast_sizes(p.sizes(), self.sizes())));
-         },
+     .meta = [](const Tensor& self, const Tensor& p, Value) { check_chances(self, p); },
      .eager = [](const Tensor& self, const Tensor& p, Value) { fill_bernoulli(self, p); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
     {.schema =

@@ -158,9 +158,10 @@ void check_shapes(const Tensor& log_probs, const Tensor& targets, const Tensor& 
   require(targets.dim() == 1 || sizes_match(targets.size(0), n_samples),
           "ctc_loss: targets must have a row for each of {} samples, found shape {}", n_samples,
           targets.sizes());
-  for (const Tensor* t : {&targets, &input_lengths, &target_lengths})
-    require(is_integral(t->dtype()), "ctc_loss: targets and lengths must be integers, found {}",
-            *t);
+  const std::pair<const char*, const Tensor&> numbers[] = {
+      {"targets", targets}, {"input_lengths", input_lengths}, {"target_lengths", target_lengths}};
+  for (const auto& [what, t] : numbers)
+    require(is_integral(t.dtype()), "ctc_loss: {} must be integers, found {}", what, t);
   for (const Tensor* t : {&input_lengths, &target_lengths})
     require(t->dim() == 1 && sizes_match(t->size(0), n_samples),
             "ctc_loss: {} samples need as many input_lengths and target_lengths, found shapes {} "
