@@ -13,11 +13,15 @@
 //   and
 //     a scatter only takes in what it stores.
 // Pairs without a dependency (two reductions of one tensor) are fused when they walk what both
-// read in the same way. Cost: pairs are few (each buffer has few readers), and each success makes
-// one group less.
+// read in the same way. Of a buffer that many read (the gates of all steps of a recurrent layer),
+// each meets its neighbours in the program only.
+//
+// Cost: pairs grow with the steps of the program, and each success makes one group less.
 #include "kernel.h"
+#include "step_order.h"
 
 #include <algorithm>
+#include <queue>
 #include <set>
 #include <tuple>
 
@@ -25,27 +29,11 @@ namespace loopir {
 
 namespace {
 
-/// A set of nodes.
-class Bits {
- public:
-  explicit Bits(size_t n = 0) : words_((n + 63) / 64, 0) {}
-  bool has(uint32_t i) const { return words_[i / 64] >> (i % 64) & 1; }
-  void add(uint32_t i) { words_[i / 64] |= uint64_t{1} << (i % 64); }
-  void remove(uint32_t i) { words_[i / 64] &= ~(uint64_t{1} << (i % 64)); }
-  void add(const Bits& other) {
-    for (size_t w = 0; w < words_.size(); ++w) words_[w] |= other.words_[w];
-  }
-
- private:
-  std::vector<uint64_t> words_;
-};
-
 struct Node {
   std::optional<Group> group;  // else:
   std::optional<Step> step;
   Access access;
-  Bits before;  // all nodes that must run before, however far
-  bool is_gone = false;
+  uint32_t version = 0;  // of the group
 };
 
 class Fusion {
@@ -65,8 +53,10 @@ class Fusion {
   struct Pair {
     int64_t bytes;
     uint32_t a, b;
+    uint32_t version_a, version_b;  // of the groups that were looked at
+    /// Whether the other one is to be tried first.
     bool operator<(const Pair& o) const {
-      return std::tuple(-bytes, a, b) < std::tuple(-o.bytes, o.a, o.b);
+      return std::tuple(bytes, o.a, o.b) < std::tuple(o.bytes, a, b);
     }
   };
 
@@ -84,55 +74,33 @@ class Fusion {
     writers_.assign(program_.buffers.size(), 0);
     for (const Node& n : nodes_)
       for (Id b : n.access.writes) ++writers_[b];
+    order_.emplace(accesses(), program_.buffers.size(), effects());
     touching_.resize(program_.buffers.size());
-    for (uint32_t i = 0; i < nodes_.size(); ++i) {
-      nodes_[i].before = Bits(nodes_.size());
+    for (uint32_t i = 0; i < nodes_.size(); ++i)
       for (const Ids* list : {&nodes_[i].access.writes, &nodes_[i].access.reads})
-        for (Id t : *list) {
-          for (uint32_t j : touching_[t])
-            if (!nodes_[i].before.has(j) && depends(nodes_[i].access, nodes_[j].access)) {
-              nodes_[i].before.add(j);
-              nodes_[i].before.add(nodes_[j].before);
-            }
-        }
-      for (const Ids* list : {&nodes_[i].access.writes, &nodes_[i].access.reads})
-        for (Id t : *list) touching_[t].push_back(i);
-    }
-    keep_order();
+        for (Id t : *list)
+          if (touching_[t].empty() || touching_[t].back() != i) touching_[t].push_back(i);
     for (uint32_t i = 0; i < nodes_.size(); ++i) add_pairs(i, true);
   }
 
-  // Effects run in the order of the graph: each waits for the one before it, and so does all that
-  // waits for it.
-  void keep_order() {
-    std::vector<uint32_t> ordered;
+  std::vector<Access> accesses() const {
+    std::vector<Access> out;
+    for (const Node& n : nodes_) out.push_back(n.access);
+    return out;
+  }
+  /// What runs in the order of the graph.
+  std::vector<uint32_t> effects() const {
+    std::vector<uint32_t> out;
     for (uint32_t i = 0; i < nodes_.size(); ++i) {
       auto* op = nodes_[i].step ? std::get_if<Extern>(&*nodes_[i].step) : nullptr;
-      if (op && op->is_ordered) ordered.push_back(i);
+      if (op && op->is_ordered) out.push_back(i);
     }
-    for (size_t k = 1; k < ordered.size(); ++k)
-      for (uint32_t i = ordered[k]; i < nodes_.size(); ++i) {
-        if (i != ordered[k] && !nodes_[i].before.has(ordered[k])) continue;
-        nodes_[i].before.add(ordered[k - 1]);
-        nodes_[i].before.add(nodes_[ordered[k - 1]].before);
-      }
+    return out;
   }
 
   static bool meets(const Ids& a, const Ids& b) {
     return std::any_of(a.begin(), a.end(),
                        [&](Id v) { return std::find(b.begin(), b.end(), v) != b.end(); });
-  }
-  static bool depends(const Access& later, const Access& earlier) {
-    return meets(later.reads, earlier.writes) || meets(later.writes, earlier.writes) ||
-           meets(later.writes, earlier.reads);
-  }
-
-  /// Whether `from` must run before `to` because of a third node.
-  bool has_detour(uint32_t from, uint32_t to) const {
-    for (uint32_t n = 0; n < nodes_.size(); ++n)
-      if (n != from && !nodes_[n].is_gone && nodes_[to].before.has(n) && nodes_[n].before.has(from))
-        return true;
-    return false;
   }
 
   int64_t bytes_of(Id buffer) const {
@@ -159,22 +127,31 @@ class Fusion {
     std::set<uint32_t> others;
     for (const Ids* list : {&nodes_[i].access.writes, &nodes_[i].access.reads})
       for (Id t : *list)
-        for (uint32_t j : touching_[t])
+        for (uint32_t j : neighbours(i, touching_[t]))
           if (nodes_[j].group && j != i && (j < i || !only_smaller)) others.insert(j);
     for (uint32_t j : others) {
-      bool i_is_first = nodes_[j].before.has(i) || (!nodes_[i].before.has(j) && i < j);
+      bool i_is_first = order_->is_before(i, j) || (!order_->is_before(j, i) && i < j);
       uint32_t a = i_is_first ? i : j, b = i_is_first ? j : i;
-      if (int64_t bytes = saved_bytes(nodes_[a], nodes_[b])) pairs_.insert({bytes, a, b});
+      if (int64_t bytes = saved_bytes(nodes_[a], nodes_[b]))
+        pairs_.push({bytes, a, b, nodes_[a].version, nodes_[b].version});
     }
+  }
+
+  /// Those of a sorted list that are next to `i`.
+  static std::span<const uint32_t> neighbours(uint32_t i, const std::vector<uint32_t>& all) {
+    constexpr ptrdiff_t most_on_a_side = 64;
+    auto at = std::lower_bound(all.begin(), all.end(), i);
+    return {at - std::min(at - all.begin(), most_on_a_side),
+            at + std::min(all.end() - at, most_on_a_side + 1)};
   }
 
   bool fuse_best() {
     while (!pairs_.empty()) {
-      Pair pair = *pairs_.begin();
-      pairs_.erase(pairs_.begin());
-      if (!nodes_[pair.a].group || !nodes_[pair.b].group) continue;
-      std::string a = nodes_[pair.a].group->loops.back().name;
-      std::string b = nodes_[pair.b].group->loops.back().name;
+      Pair pair = pairs_.top();
+      pairs_.pop();
+      const Node &first = nodes_[pair.a], &second = nodes_[pair.b];
+      if (first.version != pair.version_a || second.version != pair.version_b) continue;
+      std::string a = first.group->loops.back().name, b = second.group->loops.back().name;
       const char* why = try_pair(pair.a, pair.b);
       if (notes_.size() < most_notes) notes_.push_back({a, b, *why ? why : "fused"});
       if (!*why) return true;
@@ -193,7 +170,7 @@ class Fusion {
   // that share nothing: a launch each would cost more than all of them.
   void join_points() {
     std::vector<uint32_t> points;
-    for (uint32_t n : order())
+    for (uint32_t n : order_->steps())
       if (is_point(nodes_[n])) points.push_back(n);
     for (size_t i = 1; i < points.size(); ++i)
       for (size_t j = 0; j < i; ++j)
@@ -204,7 +181,7 @@ class Fusion {
     if (a.group->loops.size() + b.group->loops.size() > options_.most_loops) return false;
     // What writes an element that the first one reads has to stay behind it.
     bool meets_writes = meets(a.access.writes, b.access.writes) ||
-                        meets(a.access.reads, b.access.writes) || has_detour(ia, ib);
+                        meets(a.access.reads, b.access.writes) || order_->has_detour(ia, ib);
     if (meets_writes) return false;
     Group all = *a.group;
     for (const Loop& loop : b.group->loops) all.loops.push_back(loop);
@@ -233,7 +210,7 @@ class Fusion {
   // The updates of small parameters share nothing either, and are as many points each.
   void join_small_loops() {
     std::vector<std::pair<int64_t, uint32_t>> small;
-    for (uint32_t n : order())
+    for (uint32_t n : order_->steps())
       if (int64_t points = small_points(nodes_[n])) small.emplace_back(points, n);
     for (size_t i = 1; i < small.size(); ++i)
       for (size_t j = 0; j < i; ++j)
@@ -246,7 +223,7 @@ class Fusion {
     bool meets_writes = meets(a.access.writes, b.access.writes) ||
                         meets(a.access.reads, b.access.writes) ||
                         meets(a.access.writes, b.access.reads);
-    if (meets_writes || a.before.has(ib) || b.before.has(ia)) return false;
+    if (meets_writes || order_->is_before(ib, ia) || order_->is_before(ia, ib)) return false;
     if (a.group->loops.size() + b.group->loops.size() > options_.most_loops) return false;
     auto unified = unify(x_, *a.group, a.group->loops[0].index, *b.group, b.group->loops[0].index);
     if (!unified) return false;
@@ -263,14 +240,14 @@ class Fusion {
     if (a.group->loops.size() + b.group->loops.size() > options_.most_loops)
       return "the kernel would hold too many loops";
     if (meets(a.access.writes, b.access.writes)) return "both write one tensor";
-    if (has_detour(ia, ib)) return "a step between them needs one and feeds the other";
+    if (order_->has_detour(ia, ib)) return "a step between them needs one and feeds the other";
     bool is_vertical =
         a.access.writes.end() != std::find_first_of(a.access.writes.begin(), a.access.writes.end(),
                                                     b.access.reads.begin(), b.access.reads.end());
     if (!is_vertical &&
         a.group->loops.size() + b.group->loops.size() > options_.most_independent_loops)
       return "the kernel would hold too many loops that only read the same";
-    if (!is_vertical && b.before.has(ia)) return "another step lies between them";
+    if (!is_vertical && order_->is_before(ia, ib)) return "another step lies between them";
     if (const char* why = why_ordered_apart(*a.group, b, is_vertical)) return why;
     for (Id t : a.access.writes)
       if (writers_[t] > 1 && meets({t}, b.access.reads)) return "the tensor has several writers";
@@ -402,41 +379,24 @@ class Fusion {
       if (!meets({t}, b.access.reads)) b.access.reads.push_back(t);
     std::erase_if(b.access.reads, [&](Id t) { return meets({t}, b.access.writes); });
     for (const Ids* list : {&a.access.writes, &a.access.reads})
-      for (Id t : *list) touching_[t].push_back(ib);
-    a.is_gone = true;
+      for (Id t : *list) replace(touching_[t], ia, ib);
     a.group.reset();
-    b.before.add(a.before);
-    b.before.remove(ia);
-    for (Node& n : nodes_)  // who waited for one of them waits for all
-      if (&n != &b && (n.before.has(ia) || n.before.has(ib))) {
-        n.before.remove(ia);
-        n.before.add(ib);
-        n.before.add(b.before);
-      }
-    std::erase_if(pairs_,
-                  [&](const Pair& p) { return p.a == ia || p.b == ia || p.a == ib || p.b == ib; });
+    ++a.version, ++b.version;
+    order_->join(ia, ib);
     add_pairs(ib, false);
   }
-
-  // Nodes in an order that dependencies allow, early ones first.
-  std::vector<uint32_t> order() const {
-    std::vector<uint32_t> out;
-    std::vector<bool> done(nodes_.size(), false);
-    auto visit = [&](auto& self, uint32_t n) -> void {
-      if (done[n] || nodes_[n].is_gone) return;
-      done[n] = true;
-      for (uint32_t before = 0; before < nodes_.size(); ++before)
-        if (nodes_[n].before.has(before)) self(self, before);
-      out.push_back(n);
-    };
-    for (uint32_t n = 0; n < nodes_.size(); ++n) visit(visit, n);
-    return out;
+  /// In a sorted list.
+  static void replace(std::vector<uint32_t>& all, uint32_t old, uint32_t by) {
+    auto at = std::lower_bound(all.begin(), all.end(), old);
+    if (at != all.end() && *at == old) all.erase(at);
+    at = std::lower_bound(all.begin(), all.end(), by);
+    if (at == all.end() || *at != by) all.insert(at, by);
   }
 
   Schedule finish() {
     Schedule out;
     out.notes = std::move(notes_);
-    for (uint32_t n : order()) {
+    for (uint32_t n : order_->steps()) {
       Node& node = nodes_[n];
       if (node.group) {
         out.items.push_back(
@@ -459,7 +419,7 @@ class Fusion {
     for (const Output& o : program_.outputs)
       if (o.kind != Output::Kind::absent) out[o.view.buffer] = true;
     for (uint32_t n = 0; n < nodes_.size(); ++n)
-      if (n != group && !nodes_[n].is_gone)
+      if (n != group && (nodes_[n].group || nodes_[n].step))
         for (Id t : nodes_[n].access.reads) out[t] = true;
     return out;
   }
@@ -469,9 +429,10 @@ class Fusion {
   Expressions& x_;
   const FusionOptions& options_;
   std::vector<Node> nodes_;
+  std::optional<StepOrder> order_;
   std::vector<int> writers_;
-  std::vector<std::vector<uint32_t>> touching_;  // by buffer: nodes that read or write it
-  std::set<Pair> pairs_;                         // not tried yet, most bytes first
+  std::vector<std::vector<uint32_t>> touching_;  // by buffer: nodes that read or write it, sorted
+  std::priority_queue<Pair> pairs_;  // not tried yet, most bytes first; some of older groups
   std::vector<FusionNote> notes_;
   const char* why_ = "";
 };

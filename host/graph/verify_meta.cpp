@@ -50,8 +50,7 @@ class TrialSymbols {
   /// symbols of the graph's environment `of`.
   const Expr* there(const Expr* expr, ShapeEnv& of) {
     return substitute(expr, [&](const Expr* symbol) -> const Expr* {
-      for (const auto& [original, made] : made_)
-        if (made == symbol) return original;
+      if (const Expr* original = original_of(symbol)) return original;
       SymInt count =
           of.create_unbacked(env_->range(symbol), {SymbolSource::Kind::node_value, 0, 0});
       of.mark_size_like(count);
@@ -59,8 +58,11 @@ class TrialSymbols {
       return count.expr();
     });
   }
-  bool knows(const Expr* symbol) const {
-    return std::ranges::any_of(made_, [symbol](const auto& m) { return m.second == symbol; });
+  /// The graph's symbol for one of this environment, or null.
+  const Expr* original_of(const Expr* symbol) const {
+    for (const auto& [original, made] : made_)
+      if (made == symbol) return original;
+    return nullptr;
   }
   void stand_for(const Expr* original, const Expr* made) { made_[original] = made; }
   SymInt here(SymInt v) const { return v.is_symbolic() ? as_sym_int(here(v.expr())) : v; }
@@ -170,12 +172,16 @@ class MetaVerifier {
   static constexpr int64_t few_parts = 4096;
 
  public:
-  /// Without `trial` for a pass of ours, which must say it all. With it for a file, whose strides
-  /// nobody reads and whose sizes may be written in another way.
+  /// Without `trial` for a pass of ours, which must say it all. With it for a file, whose sizes may
+  /// be written in another way and whose strides are put right.
   MetaVerifier(const Graph& graph, TrialSymbols* trial, Graph* editable = nullptr)
       : graph_(graph), editable_(editable), trial_(trial), source_{graph, trial, {}} {}
 
+  bool has_restated() const { return !restated_.empty(); }
+
   std::vector<MetaProblem> run() {
+    for (ValueId v = 0; v < graph_.values().size(); ++v)
+      if (graph_.value(v).source != ValueSource::node) groups_.insert(graph_.value(v).alias_group);
     std::optional<ShapeEnvScope> scope;
     if (trial_)
       scope.emplace(trial_->env());  // also for sizes that the file gives plain numbers
@@ -262,8 +268,25 @@ class MetaVerifier {
       Tensor fake = is_list ? tensors[r] : take<Tensor>(results.values[r]);
       compare(n, r, fake);
       if (tells_memory_) compare_memory(n, r, fake, fakes.args);
+      if (trial_) check_own_memory(n, r, fake, fakes.tensors);
       if (!is_list) note_restriding(node, op, r);
     }
+    for (uint32_t r = 0; r < node.n_results; ++r)
+      groups_.insert(graph_.value(node.first_result + r).alias_group);
+  }
+
+  // What an op makes anew has no memory that was there before.
+  void check_own_memory(NodeId n, uint32_t r, const Tensor& fake,
+                        const std::deque<Tensor>& arguments) {
+    const Node& node = graph_.node(n);
+    const Schema& schema = entry_of(node.op).schema;
+    bool may_share = !schema.returns[schema.returns_list() ? 0 : r].alias.empty();
+    uint32_t group = graph_.value(node.first_result + r).alias_group;
+    if (may_share || group == 0 || !fake.defined() || !groups_.contains(group)) return;
+    if (std::ranges::none_of(arguments, [&](const Tensor& a) { return a.defined() && shares_storage(a, fake); }))
+      problem(n, message("result {} has memory of its own, the graph says alias {}, which an "
+                         "earlier value has",
+                         r, group));
   }
 
   // A write reaches what the graph says to share memory, so that must hold of views and of what is
@@ -294,7 +317,8 @@ class MetaVerifier {
     const Node& node = graph_.node(n);
     const GraphValue& value = graph_.value(node.first_result + r);
     std::string what = difference(value, fake);
-    if (what.empty() || (trial_ && !is_read(node.first_result + r))) return;
+    if (what.empty()) return put_strides_right(node.first_result + r, fake);
+    if (trial_ && !is_read(node.first_result + r)) return;
     if (may_restate(node, value, fake))
       restate(node.first_result + r, fake);
     else
@@ -317,8 +341,9 @@ class MetaVerifier {
   // PyTorch describes some results that depend on data with a wrong rank, and what it computes from
   // them likewise. What such an op gives is right.
   bool may_restate(const Node& node, const GraphValue& value, const Tensor& fake) const {
-    if (!editable_ || !fake.defined() || value.kind != ValueKind::tensor || !value.meta.defined ||
-        fake.dtype() != value.meta.dtype)
+    if (!editable_ || !editable_->shape_env || !fake.defined() || value.kind != ValueKind::tensor ||
+        !value.meta.defined || fake.dtype() != value.meta.dtype ||
+        !(fake.device() == value.meta.device))
       return false;
     bool follows = entry_of(node.op).tags & TN_TAG_DATA_DEPENDENT;
     Graph::for_each_use(node, [&](ValueId v) { follows |= restated_.contains(v); });
@@ -346,10 +371,42 @@ class MetaVerifier {
     restated_.insert(id);
   }
   // Whether a meta function made the symbol, so that nothing binds it yet.
-  bool is_new(SymInt v) const { return v.expr()->is_symbol() && !trial_->knows(v.expr()); }
+  bool is_new(SymInt v) const { return v.expr()->is_symbol() && !trial_->original_of(v.expr()); }
+
+  // The file's strides are those of another implementation, or of nobody: what runs has those of
+  // the meta function, and outputs are laid out by them.
+  void put_strides_right(ValueId id, const Tensor& fake) {
+    if (!editable_ || !fake.defined()) return;
+    GraphValue& value = editable_->value(id);
+    for (size_t d = 0; d < value.meta.strides.size(); ++d) {
+      SymInt stride = fake.strides()[d];
+      if (same(stride, source_.size(value.meta.strides[d]))) continue;
+      if (std::optional<SymInt> known = in_sizes_of(value.meta, fake, stride))
+        value.meta.strides[d] = *known;
+    }
+  }
+
+  // A stride in the graph's symbols; what the meta function has just made is the size beside it.
+  std::optional<SymInt> in_sizes_of(const TensorMeta& meta, const Tensor& fake,
+                                    SymInt stride) const {
+    if (!stride.is_symbolic()) return stride;
+    const Expr* found = substitute(stride.expr(), [&](const Expr* symbol) -> const Expr* {
+      if (const Expr* original = trial_->original_of(symbol)) return original;
+      for (size_t d = 0; d < meta.sizes.size(); ++d)
+        if (SymInt s = fake.sizes()[d]; s.is_symbolic() && s.expr() == symbol)
+          return as_expr(meta.sizes[d]);
+      return nullptr;
+    });
+    std::vector<const Expr*> symbols = free_symbols(found);
+    bool is_known = std::ranges::all_of(symbols, [&](const Expr* s) {
+      return editable_->shape_env && editable_->shape_env->owns(s);
+    });
+    return is_known ? std::optional(as_sym_int(found)) : std::nullopt;
+  }
 
   const Graph& graph_;
-  Graph* editable_;  ///< the same, where wrong descriptions may be put right
+  Graph* editable_;            ///< the same, where wrong descriptions may be put right
+  std::set<uint32_t> groups_;  // of memory that is there before a node
   std::set<ValueId> restated_;
   std::vector<bool> is_read_;  // by value, once one differs
   TrialSymbols* trial_;
@@ -386,6 +443,18 @@ std::vector<std::string> meta_problems_of(const Graph& graph) {
   return texts;
 }
 
+namespace {
+
+std::vector<MetaProblem> problems_in_file(const Graph& graph, Graph* editable, bool& has_restated) {
+  TrialSymbols trial(graph.shape_env ? *graph.shape_env : *ShapeEnv::make());
+  MetaVerifier verifier(graph, &trial, editable);
+  std::vector<MetaProblem> found = verifier.run();
+  has_restated = verifier.has_restated();
+  return found;
+}
+
+}  // namespace
+
 void admit_graph(Graph& graph, std::string_view file) {
   auto check_form = [&] {
     std::vector<std::string> form = problems_of(graph);
@@ -396,9 +465,10 @@ void admit_graph(Graph& graph, std::string_view file) {
   require(lone == no_value, ErrorCode::bad_file,
           "{}: %{} is said to need a gradient, nothing that it is computed from does", file,
           lone == no_value ? "" : display_name(graph, lone));
-  TrialSymbols trial(graph.shape_env ? *graph.shape_env : *ShapeEnv::make());
-  std::vector<MetaProblem> found =
-      MetaVerifier(graph, &trial, graph.shape_env ? &graph : nullptr).run();
+  bool has_restated = false;
+  std::vector<MetaProblem> found = problems_in_file(graph, &graph, has_restated);
+  // What was put right has to fit what the file says elsewhere.
+  if (found.empty() && has_restated) found = problems_in_file(graph, nullptr, has_restated);
   if (found.empty()) return check_form();
   bool is_unsupported = found.front().code == ErrorCode::unsupported;
   fail(is_unsupported ? ErrorCode::unsupported : ErrorCode::bad_file, "{}: {}", file,

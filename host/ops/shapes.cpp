@@ -94,6 +94,19 @@ Dims broadcast_strides(SymIntList from_sizes, SymIntList from_strides, SymIntLis
   return out;
 }
 
+void check_view(std::string_view op, SymIntList sizes, SymIntList strides) {
+  require(sizes.size() == strides.size(), "{}: {} sizes but {} strides", op, sizes.size(),
+          strides.size());
+  for (SymInt s : sizes)
+    require(expect_true(s >= 0), "{}: sizes must not be negative, found {}", op, sizes);
+  for (SymInt s : strides)
+    require(expect_true(s >= 0), "{}: strides must not be negative, found {}", op, strides);
+  auto plain = [](SymIntList list) {
+    return IntList(reinterpret_cast<const int64_t*>(list.data()), list.size());
+  };
+  if (!sizes.is_symbolic() && !strides.is_symbolic()) span_of(plain(sizes), plain(strides));
+}
+
 SymInt product(SymIntList sizes) {
   SymInt n = 1;
   for (SymInt s : sizes) n = n * s;

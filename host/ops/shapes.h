@@ -51,6 +51,10 @@ Dims strides_for(const Tensor& t, std::optional<MemoryFormat> format);
 uint64_t dims_mask(OptIntList dims, int64_t rank);
 Dims reduced_sizes(SymIntList sizes, uint64_t mask, bool keepdim);
 
+/// Throws UserError for sizes and strides that no view has: as many of both, none negative, the last
+/// element within 64 bits (run-time sizes are left to the run).
+void check_view(std::string_view op, SymIntList sizes, SymIntList strides);
+
 SymInt product(SymIntList sizes);
 /// The sizes of all dimensions but the last n.
 inline SymIntList sizes_before(const Tensor& t, size_t n) {

@@ -1,11 +1,12 @@
 // What a kernel refuses about shapes and attributes, the op's shape function refuses too; and where
 // sizes are symbols, it asks for all that it refuses.
 //
-//   impossible_arguments_test [--all] [op ...]
+//   impossible_arguments_test SAMPLES [--all] [op ...]
 //
 // Problem: compiled code never sees the kernel that eager calls, only the shape function. A check
 // that stands in the kernel alone is lost there, and the code reads and writes out of bounds.
-// Method: of each recorded call one argument after the other is made impossible (a dimension that
+// Method: of each recorded call, and of each call in the file SAMPLES of ops that are not recorded
+// (see op_samples_test), one argument after the other is made impossible (a dimension that
 // is not there, huge and negative numbers, tensors of another size, rank or dtype, lists of another
 // length), and the call runs twice: on real tensors, and on fakes. Where the first one is refused,
 // the second one must be; unless zeros as integer elements make the kernel accept the call, or the
@@ -16,8 +17,9 @@
 #include "argument_changes.h"
 #include "core/dispatch.h"
 #include "debug/op_compare.h"
-#include "folders.h"
 #include "ops/kernel_loops.h"
+#include "sample_call.h"
+#include "sample_file.h"
 #include "symbolic_sizes.h"
 
 #include <tenon/ops.h>
@@ -41,22 +43,6 @@ namespace {
 // ---- running
 
 bool is_data(const Tensor& t) { return t.defined() && !is_wrapped_number(t); }
-
-// The same call on fakes.
-void make_fakes(CallValues& call) {
-  auto fake_of = [](const Tensor& t) {
-    return is_data(t) ? fake_like(t, ArgumentKind::fake, 0) : t;
-  };
-  for (Value& v : call.values) {
-    if (v.tag == Tag::tensor)
-      v = Value::of(call.tensors.emplace_back(fake_of(*v.as<Tensor>())));
-    else if (v.tag == Tag::tensors) {
-      std::vector<Tensor> list;
-      for (const Tensor& t : list_in(v)) list.push_back(fake_of(t));
-      v = Value::of(TensorList(call.tensor_lists.emplace_back(std::move(list))));
-    }
-  }
-}
 
 // Zeros are valid as indices, offsets, lengths and targets of nearly all ops.
 void clear_integers(CallValues& call) {
@@ -129,6 +115,7 @@ const char* const about_elements[] = {
     "divided by zero",
     "singular",
     "must not sum to zero",
+    "the windows leave a gap",
     // What LAPACK does not compute; whose turn it is, is known at the call only.
     "are not computed on the CPU",
     "can be chosen on CUDA only",
@@ -154,26 +141,25 @@ struct Report {
   size_t calls = 0, refused = 0;
 };
 
+/// One call, made anew for each change.
+struct Case {
+  std::string name;
+  std::function<CallValues()> make;
+};
+
 class Checker {
  public:
-  Checker(const OpRecording& recording, const OpEntry& op, bool all)
-      : recording_(recording), op_(op), all_(all) {
-    report_.op = op.name;
-  }
+  Checker(const OpEntry& op, bool all) : op_(op), all_(all) { report_.op = op.name; }
 
-  Report run_all() {
-    size_t n = 0;
-    for (const RecordedCall& c : recording_.cases())
-      if (++n <= most_cases) check_case(c);
+  Report run_all(const std::vector<Case>& cases) {
+    for (const Case& c : cases) check_case(c);
     return std::move(report_);
   }
 
  private:
-  static constexpr size_t most_cases = 4;
-
-  void check_case(const RecordedCall& c) {
-    announce(message("{}#{} with symbolic sizes", op_.name, c.index));
-    symbolic_.emplace(op_, make_call(recording_, c, op_, ArgumentKind::real));
+  void check_case(const Case& c) {
+    announce(message("{} {} with symbolic sizes", op_.name, c.name));
+    symbolic_.emplace(op_, c.make());
     for (size_t arg = 0; arg < op_.schema.args.size(); ++arg) {
       std::vector<Change> changes;
       add_changes(changes, op_.schema.args[arg], arg);
@@ -181,27 +167,27 @@ class Checker {
     }
   }
 
-  CallValues make(const RecordedCall& c, const Change& change) {
-    CallValues call = make_call(recording_, c, op_, ArgumentKind::real);
+  static CallValues make(const Case& c, const Change& change) {
+    CallValues call = c.make();
     change.apply(call);
     return call;
   }
 
-  Verdict real(const RecordedCall& c, const Change& change, bool cleared) {
+  Verdict real(const Case& c, const Change& change, bool cleared) {
     CallValues call = make(c, change);
     if (cleared) clear_integers(call);
     return run(op_, call, false);
   }
 
-  Verdict fake(const RecordedCall& c, const Change& change) {
+  Verdict fake(const Case& c, const Change& change) {
     CallValues call = make(c, change);
-    make_fakes(call);
+    make_fakes(call, ArgumentKind::fake);
     return run(op_, call, true);
   }
 
-  void check(const RecordedCall& c, size_t arg, const Change& change) {
+  void check(const Case& c, size_t arg, const Change& change) {
     std::string place = message("{}: {}", op_.schema.args[arg].name, change.what);
-    announce(message("{}#{} {}", op_.name, c.index, place));
+    announce(message("{} {} {}", op_.name, c.name, place));
     ++report_.calls;
     Verdict meta;
     try {
@@ -227,7 +213,6 @@ class Checker {
 
   void note(const std::string& place, const std::string& why) { report_.lost.emplace(place, why); }
 
-  const OpRecording& recording_;
   const OpEntry& op_;
   bool all_;
   std::optional<SymbolicSizes> symbolic_;  // of the recorded call
@@ -242,15 +227,57 @@ bool wanted(const std::string& op, const std::vector<std::string>& names) {
 
 /// What the processes count together.
 struct Counts {
-  std::atomic<size_t> files, ops, calls, refused, lost;
+  std::atomic<size_t> rows, ops, calls, refused, lost;
 };
 
-void run_op_file(const std::string& path, const std::vector<std::string>& names, bool all,
-                 Counts& counts) {
-  OpRecording recording = OpRecording::read(path);
-  const OpEntry* op = find_op(recording.op());
-  if (!op || !wanted(recording.op(), names)) return;
-  Report report = Checker(recording, *op, all).run_all();
+/// An op of the table or of a recording, and where its calls are.
+struct Row {
+  std::string op;
+  std::string recording;             ///< a path, else:
+  std::vector<std::string> samples;  ///< texts of calls
+};
+
+std::vector<Row> all_rows(const std::string& samples) {
+  SampleFile file(samples);
+  std::vector<Row> rows;
+  std::map<std::string, std::string> recorded = recorded_ops();
+  for (const auto& [op, path] : recorded) rows.push_back({op, path, {}});
+  for (const std::string& op : all_op_names()) {
+    if (recorded.contains(op)) continue;
+    std::vector<std::string> calls = file.entry_for(op).calls;
+    if (calls.empty() && !file.entry_for(op).untested)
+      if (auto text = made_up_call(*find_op(op))) calls.push_back(*text);
+    if (!calls.empty()) rows.push_back({op, "", calls});
+  }
+  return rows;
+}
+
+std::vector<Case> cases_of(const OpRecording& recording, const OpEntry& op) {
+  constexpr size_t most = 4;
+  std::vector<Case> out;
+  for (const RecordedCall& c : recording.cases())
+    if (out.size() < most)
+      out.push_back({message("#{}", c.index),
+                     [&] { return make_call(recording, c, op, ArgumentKind::real); }});
+  return out;
+}
+
+std::vector<Case> cases_of(const std::vector<std::string>& samples, const OpEntry& op) {
+  std::vector<Case> out;
+  for (const std::string& text : samples) out.push_back({text, [&] { return call_of(op, text); }});
+  return out;
+}
+
+Report report_of(const Row& row, const OpEntry& op, bool all) {
+  if (row.recording.empty()) return Checker(op, all).run_all(cases_of(row.samples, op));
+  OpRecording recording = OpRecording::read(row.recording);
+  return Checker(op, all).run_all(cases_of(recording, op));
+}
+
+void run_row(const Row& row, bool all, Counts& counts) {
+  const OpEntry* op = find_op(row.op);
+  if (!op) return;
+  Report report = report_of(row, *op, all);
   counts.calls += report.calls, counts.refused += report.refused, ++counts.ops;
   counts.lost += report.lost.size();
   for (const auto& [place, why] : report.lost)
@@ -263,41 +290,41 @@ bool succeeds(pid_t child) {
   return waitpid(child, &status, 0) == child && status == 0;
 }
 
-// In a process of its own, so that a crash costs one op; a second one takes every second file.
-void run_apart(const std::string& path, const std::vector<std::string>& names, bool all,
-               Counts& counts) {
+// In a process of its own, so that a crash costs one op; a second one takes every second row.
+void run_apart(const Row& row, bool all, Counts& counts) {
   pid_t child = fork();
   require(child >= 0, "no process can be started");
   if (child == 0) {
     int status = 0;
     try {
-      run_op_file(path, names, all, counts);
+      run_row(row, all, counts);
     } catch (const Error& e) {
       // Some are recorded with types that the host does not have.
       status = e.code() != ErrorCode::unsupported;
-      if (status) std::printf("%s: %s\n", path.c_str(), e.what());
+      if (status) std::printf("%s: %s\n", row.op.c_str(), e.what());
     }
     std::fflush(stdout);
     _exit(status);
   }
   if (!succeeds(child)) ++counts.lost;
-  ++counts.files;
+  ++counts.rows;
 }
 
-int run_ops(const std::vector<std::string>& names, bool all) {
+int run_ops(const std::string& samples, const std::vector<std::string>& names, bool all) {
   void* shared =
       mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   require(shared != MAP_FAILED, "no memory");
   auto& counts = *new (shared) Counts();
-  std::vector<std::string> files = files_in(reference_folder("ops"), ".safetensors");
+  std::vector<Row> rows = all_rows(samples);
+  std::erase_if(rows, [&](const Row& row) { return !wanted(row.op, names); });
   pid_t second = fork();
   require(second >= 0, "no process can be started");
-  for (size_t i = second == 0; i < files.size(); i += 2) run_apart(files[i], names, all, counts);
+  for (size_t i = second == 0; i < rows.size(); i += 2) run_apart(rows[i], all, counts);
   if (second == 0) _exit(0);
-  bool all_seen = succeeds(second) && counts.files == files.size();
+  bool all_seen = succeeds(second) && counts.rows == rows.size();
   std::printf("%zu ops, %zu calls, %zu refused by shape functions, %zu lost in compiled code\n",
               counts.ops.load(), counts.calls.load(), counts.refused.load(), counts.lost.load());
-  if (!all_seen) std::printf("%zu of %zu files were seen\n", counts.files.load(), files.size());
+  if (!all_seen) std::printf("%zu of %zu rows were seen\n", counts.rows.load(), rows.size());
   return !all_seen || counts.ops == 0 || counts.lost != 0;
 }
 
@@ -312,7 +339,10 @@ int main(int argc, char** argv) {
   std::vector<std::string> names(argv + 1, argv + argc);
   bool all = std::erase(names, "--all") != 0;
   try {
-    return run_ops(names, all);
+    tenon::require(!names.empty(), "usage: impossible_arguments_test SAMPLES [--all] [op ...]");
+    std::string samples = names.front();
+    names.erase(names.begin());
+    return run_ops(samples, names, all);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "impossible_arguments_test: %s\n", e.what());
     return 2;

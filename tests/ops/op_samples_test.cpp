@@ -21,6 +21,7 @@
 #include "folders.h"
 #include "ops/decompose.h"
 #include "sample_call.h"
+#include "sample_file.h"
 #include "wide_call.h"
 
 #include <tenon/autograd.h>
@@ -34,34 +35,6 @@
 
 namespace tenon::testing {
 namespace {
-
-// ---- the file
-
-struct Entry {
-  std::vector<std::string> calls;
-  std::set<std::string> without;  ///< checks
-  bool untested = false;
-};
-
-std::map<std::string, Entry> read_entries(const std::string& path) {
-  std::ifstream in(path);
-  require(in.good(), "{} cannot be read", path);
-  std::map<std::string, Entry> entries;
-  for (std::string line; std::getline(in, line);) {
-    if (line.empty() || line[0] == '#') continue;
-    size_t space = line.find(' ');
-    Entry& entry = entries[line.substr(0, space)];
-    std::string rest = space == line.npos ? "" : line.substr(space + 1);
-    constexpr std::string_view without = "without ";
-    if (rest.starts_with("untested: "))
-      entry.untested = true;
-    else if (rest.starts_with(without))
-      entry.without.insert(rest.substr(without.size(), rest.find(':') - without.size()));
-    else
-      entry.calls.push_back(rest);
-  }
-  return entries;
-}
 
 // ---- checks of one call; an empty text is good, nothing means that the check says nothing
 
@@ -217,20 +190,12 @@ struct Counts {
 
 class Rows {
  public:
-  Rows(std::map<std::string, Entry> entries, bool only_failing)
-      : entries_(std::move(entries)), only_failing_(only_failing) {
-    for (const std::string& path : files_in(reference_folder("ops"), ".safetensors")) {
-      size_t slash = path.rfind('/') + 1,
-             end = path.size() - std::string_view(".safetensors").size();
-      recorded_[path.substr(slash, end - slash)] = path;
-    }
-    require(!recorded_.empty(), "{}", nothing_in(reference_folder("ops")));
-  }
+  Rows(const std::string& file, bool only_failing) : file_(file), only_failing_(only_failing) {}
 
   void check(const std::string& name) {
     if (recorded_.contains(name)) return void(++counts.recorded);
     const OpEntry& op = *find_op(name);
-    const Entry& entry = entry_for(name);
+    const SampleEntry& entry = file_.entry_for(name);
     if (entry.untested) return void(++counts.untested);
     std::vector<std::string> texts = entry.calls;
     bool is_made_up = texts.empty();
@@ -244,7 +209,7 @@ class Rows {
   }
 
   void check_names(const std::vector<std::string>& known) {
-    for (const auto& [name, entry] : entries_)
+    for (const auto& [name, entry] : file_.entries())
       if (!name.ends_with(".*") && (!std::ranges::count(known, name) || recorded_.contains(name)))
         fail(name, "the file names it, and it is recorded or not in the table");
   }
@@ -252,14 +217,6 @@ class Rows {
   Counts counts;
 
  private:
-  // "sym.*" stands for a namespace.
-  const Entry& entry_for(const std::string& name) const {
-    static const Entry none;
-    auto found = entries_.find(name);
-    if (found == entries_.end()) found = entries_.find(name.substr(0, name.find('.')) + ".*");
-    return found == entries_.end() ? none : found->second;
-  }
-
   void fail(const std::string& name, const std::string& why) {
     ++counts.failed;
     std::printf("%s: %s\n", name.c_str(), why.c_str());
@@ -273,7 +230,7 @@ class Rows {
   }
 
   // The calls that PyTorch recorded of the functional form, where the in-place form takes them.
-  int check_recorded(const OpEntry& op, const Entry& entry) {
+  int check_recorded(const OpEntry& op, const SampleEntry& entry) {
     auto found = recorded_.find(op.functional->name);
     if (found == recorded_.end() || entry.without.contains("in_place")) return 0;
     OpRecording recording = OpRecording::read(found->second);
@@ -294,7 +251,7 @@ class Rows {
   }
 
   // How many checks said something.
-  int check_call(const Sample& sample, const Entry& entry, const std::string& text) {
+  int check_call(const Sample& sample, const SampleEntry& entry, const std::string& text) {
     int n_said = 0;
     for (size_t i = 0; i < n_checks; ++i) {
       std::string wrong;
@@ -317,13 +274,13 @@ class Rows {
     return n_said;
   }
 
-  std::map<std::string, Entry> entries_;
-  std::map<std::string, std::string> recorded_;  // paths by op
+  SampleFile file_;
+  std::map<std::string, std::string> recorded_ = recorded_ops();
   bool only_failing_;
 };
 
 int run_all(const std::string& file, bool only_failing, const std::vector<std::string>& names) {
-  Rows rows(read_entries(file), only_failing);
+  Rows rows(file, only_failing);
   std::vector<std::string> all = all_op_names();
   if (names.empty()) rows.check_names(all);
   for (const std::string& name : names.empty() ? all : names) rows.check(name);

@@ -90,9 +90,15 @@ void fill_new(Tensor& out, const Tensor&, SymIntList, Type, Lay, Dev, Pin) {
 
 constexpr auto nothing_to_check = [](const Tensor&) {};
 
-Number value_of(const Tensor& value) {
+void check_value(const Tensor&, const Tensor& value) {
   require(value.dim() == 0, "fill: the value must be a tensor without dimensions, found shape {}",
           value.sizes());
+}
+TensorMeta filled_from_meta(const Tensor& self, const Tensor& value) {
+  check_value(self, value);
+  return like(self);
+}
+Number value_of(const Tensor& value) {
   return load_number(impl_of(on_host(value))->data, value.dtype());
 }
 
@@ -325,7 +331,7 @@ static constexpr OpDef create_fill_rows[] = {
      .linear = "value"},
     {.schema = "fill.Tensor(Tensor self, Tensor value) -> Tensor",
      .tags = OpTags::any_device,
-     .meta = [](const Tensor& self, const Tensor&) { return like(self); },
+     .meta = fn<filled_from_meta>,
      .eager = [](Tensor& out, const Tensor&,
                  const Tensor& value) { fill_anywhere(out, value_of(value)); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }},
@@ -338,7 +344,7 @@ static constexpr OpDef create_fill_rows[] = {
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
     {.schema = "fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)",
      .tags = OpTags::any_device,
-     .meta = [](const Tensor&, const Tensor&) {},
+     .meta = fn<check_value>,
      .eager = [](const Tensor& self, const Tensor& value) { fill_anywhere(self, value_of(value)); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }},
              {"value", "grad", [](const Tensor& g) { return g.sum(); }}}},

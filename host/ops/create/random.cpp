@@ -126,8 +126,6 @@ void round_normals(float* to, const double* z, int64_t n, int64_t first, const R
 }
 
 void fill_normal(const Tensor& t, double mean, double deviation) {
-  require(is_floating(t.dtype()), ErrorCode::unsupported,
-          "normal computes on floating dtypes only, found {}; cast the input", t.dtype());
   fill_dense(t, "normal", [&](const Tensor& dense) {
     for_each_chunk(numel_of(dense), block_kernels().normal,
                    [&](int64_t first, const double* z, int64_t count, const RngState& state) {
@@ -155,12 +153,10 @@ void fill_integers(const Tensor& t, int64_t low, int64_t high) {
 }
 
 void fill_bernoulli(const Tensor& t, double p) {
-  require(p >= 0 && p <= 1, "bernoulli: p must lie in [0, 1], found {}", p);
   fill_by_uniform(t, "bernoulli", [=](double u, int64_t) { return int64_t{u < p}; });
 }
 
 void fill_bernoulli(const Tensor& t, const Tensor& p) {
-  require_shape("bernoulli", "self", t, list_of(broadcast_sizes(p.sizes(), t.sizes())));
   Dims strides = broadcast_strides(p.sizes(), p.strides(), t.sizes());
   Tensor odds =
       converted(make_view(p, t.sizes(), list_of(strides), p.storage_offset()), Dtype::f64);
@@ -204,6 +200,22 @@ TensorMeta like_meta(const Tensor& self, Type dtype, Lay, Dev device, Pin, Forma
           strides_for(self, format)};
 }
 
+void check_chance(const char* op, double p) {
+  require(p >= 0 && p <= 1, "{}: p must lie in [0, 1], found {}", op, p);
+}
+
+TensorMeta normal_meta(SymIntList size, Type dtype, Lay layout, Dev device, Pin pin) {
+  TensorMeta out = float_meta(size, dtype, layout, device, pin);
+  require_floating("normal", out.dtype);
+  return out;
+}
+TensorMeta normal_like_meta(const Tensor& self, Type dtype, Lay layout, Dev device, Pin pin,
+                            Format format) {
+  TensorMeta out = like_meta(self, dtype, layout, device, pin, format);
+  require_floating("normal", out.dtype);
+  return out;
+}
+
 void check_range(SymInt low, SymInt high) {
   require(expect_true(low < high), "randint: low {} must be below high {}", low, high);
 }
@@ -216,7 +228,9 @@ Tensor normal_by_element(const Tensor& mean, const Tensor& deviation) {
 
 // ---- dropout
 
-std::array<TensorMeta, 2> dropout_meta(const Tensor& input, double, std::optional<bool>) {
+std::array<TensorMeta, 2> dropout_meta(const Tensor& input, double p, std::optional<bool>) {
+  check_chance("dropout", p);
+  require_floating("dropout", input.dtype());
   TensorMeta out = like(input), mask = out;
   mask.dtype = Dtype::bool_;
   return {out, mask};
@@ -224,7 +238,6 @@ std::array<TensorMeta, 2> dropout_meta(const Tensor& input, double, std::optiona
 
 void dropout_kernel(Tensor& out, Tensor& mask, const Tensor& input, double p,
                     std::optional<bool> train) {
-  require(p >= 0 && p <= 1, "dropout: p must lie in [0, 1], found {}", p);
   copy_elements(out, input);
   if (!train.value_or(true) || p == 0) return fill_elements(mask, true);
   fill_bernoulli(mask, 1 - p);
@@ -247,7 +260,7 @@ void dropout_kernel(Tensor& out, Tensor& mask, const Tensor& input, double p,
 }
 
 Tensor dropped(const Tensor& input, double p, bool train) {
-  require(p >= 0 && p <= 1, "dropout: p must lie in [0, 1], found {}", p);
+  check_chance("dropout", p);
   return train && p > 0 ? std::get<0>(native_dropout(input, p, true)) : input;
 }
 
@@ -266,7 +279,7 @@ static constexpr OpDef create_random_rows[] = {
                "bool? pin_memory=None) -> Tensor",
      .tags = random_tags,
      .core = true,
-     .meta = fn<float_meta>,
+     .meta = fn<normal_meta>,
      .eager = [](Tensor& out, SymIntList, Type, Lay, Dev, Pin) { fill_normal(out, 0, 1); }},
     {.schema = "rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? "
                "device=None, "
@@ -280,7 +293,7 @@ static constexpr OpDef create_random_rows[] = {
                "device=None, "
                "bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
      .tags = random_tags,
-     .meta = fn<like_meta>,
+     .meta = fn<normal_like_meta>,
      .eager = [](Tensor& out, const Tensor&, Type, Lay, Dev, Pin,
                  Format) { fill_normal(out, 0, 1); },
      .vjp = nondiff},
@@ -347,19 +360,27 @@ static constexpr OpDef create_random_rows[] = {
      .vjp = nondiff},
     {.schema = "bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor",
      .tags = random_write,
-     .meta = [](const Tensor& self, double, Value) { return like(self); },
+     .meta =
+         [](const Tensor& self, double p, Value) {
+           check_chance("bernoulli", p);
+           return like(self);
+         },
      .eager = [](Tensor& out, const Tensor&, double p, Value) { fill_bernoulli(out, p); },
      .vjp = nondiff},
     {.schema = "bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> "
                "Tensor(a!)",
      .tags = random_write,
-     .meta = [](const Tensor&, double, Value) {},
+     .meta = [](const Tensor&, double p, Value) { check_chance("bernoulli", p); },
      .eager = [](const Tensor& self, double p, Value) { fill_bernoulli(self, p); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
     {.schema =
          "bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
      .tags = random_write,
-     .meta = [](const Tensor&, const Tensor&, Value) {},
+     .meta =
+         [](const Tensor& self, const Tensor& p, Value) {
+           require_shape("bernoulli", "self", self,
+                         list_of(broadcast_sizes(p.sizes(), self.sizes())));
+         },
      .eager = [](const Tensor& self, const Tensor& p, Value) { fill_bernoulli(self, p); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
     {.schema =
@@ -379,7 +400,8 @@ static constexpr OpDef create_random_rows[] = {
     {.schema = "normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? "
                "generator=None) -> Tensor(a!)",
      .tags = random_write,
-     .meta = [](const Tensor&, double, double, Value) {},
+     .meta = [](const Tensor& self, double, double,
+                Value) { require_floating("normal", self.dtype()); },
      .eager = [](const Tensor& self, double mean, double std,
                  Value) { fill_normal(self, mean, std); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
@@ -404,7 +426,7 @@ static constexpr OpDef create_random_rows[] = {
          "-> Tensor",
      .tags = random_tags,
      .meta = [](double, double, SymIntList size, Value, Type dtype, Lay layout, Dev device,
-                Pin pin) { return float_meta(size, dtype, layout, device, pin); },
+                Pin pin) { return normal_meta(size, dtype, layout, device, pin); },
      .eager = [](Tensor& out, double mean, double std, SymIntList, Value, Type, Lay, Dev,
                  Pin) { fill_normal(out, mean, std); }},
     {.schema = "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",

@@ -289,13 +289,14 @@ TensorMeta bag_backward_meta(const BagBackward& a, const Tensor& bag_of, SymInt 
   return contiguous_meta({n_rows, grad.size(1)}, grad.dtype(), grad.device());
 }
 
-TensorMeta bag_scales_meta(const Tensor& grad, const Tensor& weight, const Tensor& indices) {
+TensorMeta bag_scales_meta(const Tensor& grad, const Tensor& weight, const Tensor& indices,
+                           const Tensor& bag_of) {
   require(grad.dim() == 2 && weight.dim() == 2 && indices.dim() == 1 &&
               sizes_match(grad.size(1), weight.size(1)),
           "embedding_bag backward: gradients and a table of one width and a vector of indices are "
           "expected, found shapes {}, {} and {}",
           grad.sizes(), weight.sizes(), indices.sizes());
-  require_index_dtype("embedding_bag backward", indices);
+  for (const Tensor* t : {&indices, &bag_of}) require_index_dtype("embedding_bag backward", *t);
   return contiguous_meta(indices.sizes(), grad.dtype(), grad.device());
 }
 
@@ -425,7 +426,8 @@ static constexpr OpDef index_embedding_bag_rows[] = {
                "Tensor",
      .core = true,
      .meta = [](const Tensor& grad, const Tensor& weight, const Tensor& indices, const Tensor&,
-                const Tensor&, int64_t, int64_t) { return bag_scales_meta(grad, weight, indices); },
+                const Tensor& bag_of, int64_t,
+                int64_t) { return bag_scales_meta(grad, weight, indices, bag_of); },
      .eager = fn<bag_scales_backward>,
      .decomp =
          [](const Tensor& grad, const Tensor& weight, const Tensor& indices, const Tensor& offsets,

@@ -52,20 +52,24 @@ struct Samples {
   }
 };
 
-Lengths numbers_of(const Tensor& t, const char* what) {
-  require(is_integral(t.dtype()), "ctc_loss: {} must be integers, found {}", what, t);
-  return to(t, Dtype::i64).to_vector<int64_t>();
+Lengths numbers_of(const Tensor& t) { return to(t, Dtype::i64).to_vector<int64_t>(); }
+
+void check_steps(IntList lengths, SymInt n_steps) {
+  for (size_t i = 0; i < lengths.size(); ++i)
+    require(lengths[i] >= 0 && expect_true(n_steps >= lengths[i]),
+            "ctc_loss: input_lengths[{}] must be at most {}, found {}", i, n_steps, lengths[i]);
 }
 
-void check_lengths(const Samples& s) {
-  constexpr const char* op = "ctc_loss";
-  require(static_cast<int64_t>(s.steps.size()) == s.n_samples &&
-              static_cast<int64_t>(s.n_labels.size()) == s.n_samples,
-          "{}: {} samples need as many input_lengths and target_lengths, found {} and {}", op,
-          s.n_samples, s.steps.size(), s.n_labels.size());
-  for (size_t i = 0; i < s.steps.size(); ++i)
-    require(s.steps[i] >= 0 && s.steps[i] <= s.n_steps,
-            "{}: input_lengths[{}] must be at most {}, found {}", op, i, s.n_steps, s.steps[i]);
+/// The targets of each sample: in a row each, or one behind the other.
+void check_labels(IntList lengths, const Tensor& targets) {
+  SymInt left = targets.size(-1);
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    require(
+        lengths[i] >= 0 && expect_true(left >= lengths[i]),
+        "ctc_loss: target_lengths[{}] must be at most {}, as many targets as are there, found {}",
+        i, left, lengths[i]);
+    if (targets.dim() == 1) left = left - lengths[i];
+  }
 }
 
 /// Where the labels of each sample begin; what pads a row is not looked at.
@@ -73,15 +77,8 @@ void place_labels(Samples& s, const Tensor& targets) {
   bool rows = targets.dim() == 2;
   auto n_given = static_cast<int64_t>(s.labels.size());
   int64_t width = rows ? int64_t(targets.size(1)) : n_given, next = 0;
-  require(!rows || int64_t(targets.size(0)) == s.n_samples,
-          "ctc_loss: targets must have a row for each of {} samples, found shape {}", s.n_samples,
-          targets.sizes());
   for (size_t i = 0; i < s.n_labels.size(); ++i) {
-    int64_t n = s.n_labels[i], left = rows ? width : n_given - next;
-    require(
-        n >= 0 && n <= left,
-        "ctc_loss: target_lengths[{}] must be at most {}, as many targets as are there, found {}",
-        i, left, n);
+    int64_t n = s.n_labels[i];
     s.first.push_back(rows ? static_cast<int64_t>(i) * width : next);
     next += n;
     for (int64_t k = 0; k < n; ++k) {
@@ -95,15 +92,16 @@ void place_labels(Samples& s, const Tensor& targets) {
 Samples samples_of(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                    const Tensor& target_lengths, int64_t blank) {
   Samples s{contiguous_of(converted(log_probs, Dtype::f64)),
-            numbers_of(targets, "targets"),
+            numbers_of(targets),
             {},
-            numbers_of(input_lengths, "input_lengths"),
-            numbers_of(target_lengths, "target_lengths"),
+            numbers_of(input_lengths),
+            numbers_of(target_lengths),
             blank,
             log_probs.size(0),
             log_probs.size(1),
             log_probs.size(2)};
-  check_lengths(s);
+  check_steps(s.steps, log_probs.size(0));
+  check_labels(s.n_labels, targets);
   place_labels(s, targets);
   return s;
 }
@@ -149,20 +147,34 @@ double loss_of(const Samples& x, int64_t sample, const std::vector<double>& alph
   return -(m == 1 ? end[-1] : log_sum(end[-1], end[-2]));
 }
 
-void check_shapes(const Tensor& log_probs, const Tensor& targets, int64_t blank) {
+void check_shapes(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                  const Tensor& target_lengths, int64_t blank) {
   require(log_probs.dim() == 3 && is_floating(log_probs.dtype()),
           "_ctc_loss: log_probs of shape [steps, samples, classes] are expected, found {}",
           log_probs);
   require(targets.dim() == 1 || targets.dim() == 2,
           "_ctc_loss: targets in one row or in a row a sample are expected, found {}", targets);
+  SymInt n_samples = log_probs.size(1);
+  require(targets.dim() == 1 || sizes_match(targets.size(0), n_samples),
+          "ctc_loss: targets must have a row for each of {} samples, found shape {}", n_samples,
+          targets.sizes());
+  for (const Tensor* t : {&targets, &input_lengths, &target_lengths})
+    require(is_integral(t->dtype()), "ctc_loss: targets and lengths must be integers, found {}",
+            *t);
+  for (const Tensor* t : {&input_lengths, &target_lengths})
+    require(t->dim() == 1 && sizes_match(t->size(0), n_samples),
+            "ctc_loss: {} samples need as many input_lengths and target_lengths, found shapes {} "
+            "and {}",
+            n_samples, input_lengths.sizes(), target_lengths.sizes());
   require(blank >= 0 && expect_true(log_probs.size(2) > blank),
           "_ctc_loss: blank must be a class, found {}", blank);
 }
 
 /// The losses, and alpha for as many labels as targets could hold.
 std::array<TensorMeta, 2> losses_metas(const Tensor& log_probs, const Tensor& targets,
-                                       const Tensor&, const Tensor&, int64_t blank, bool) {
-  check_shapes(log_probs, targets, blank);
+                                       const Tensor& input_lengths, const Tensor& target_lengths,
+                                       int64_t blank, bool) {
+  check_shapes(log_probs, targets, input_lengths, target_lengths, blank);
   SymInt states = targets.size(-1) * 2 + 1;
   Dtype dtype = log_probs.dtype();
   return {
@@ -214,9 +226,9 @@ void write_gradient(const Samples& x, int64_t sample, double scale, double* to) 
 }
 
 TensorMeta gradient_meta(const Tensor& grad, const Tensor& log_probs, const Tensor& targets,
-                         const Tensor&, const Tensor&, const Tensor& losses, const Tensor&,
-                         int64_t blank, bool) {
-  check_shapes(log_probs, targets, blank);
+                         const Tensor& input_lengths, const Tensor& target_lengths,
+                         const Tensor& losses, const Tensor&, int64_t blank, bool) {
+  check_shapes(log_probs, targets, input_lengths, target_lengths, blank);
   for (const Tensor* t : {&grad, &losses})
     require(t->dim() == 1 && sizes_match(t->size(0), log_probs.size(1)),
             "_ctc_loss_backward: grad and neg_log_likelihood need one number for each of {} "
@@ -266,6 +278,18 @@ Tensor as_tensor(IntList values) {
   return numbers.empty() ? zeros({SymInt(0)}, Dtype::i64) : stack(numbers);
 }
 
+/// Lengths as numbers are checked without a look at data.
+struct PlainLengths {
+  Tensor steps, labels;
+
+  PlainLengths(const Tensor& log_probs, const Tensor& targets, IntList input_lengths,
+               IntList target_lengths) {
+    check_steps(input_lengths, log_probs.size(0));
+    check_labels(target_lengths, targets);
+    steps = as_tensor(input_lengths), labels = as_tensor(target_lengths);
+  }
+};
+
 }  // namespace
 
 static constexpr OpDef nn_ctc_loss_rows[] = {
@@ -287,8 +311,9 @@ static constexpr OpDef nn_ctc_loss_rows[] = {
      .decomp =
          [](const Tensor& log_probs, const Tensor& targets, IntList input_lengths,
             IntList target_lengths, int64_t blank, bool zero_infinity) {
-           return _ctc_loss(log_probs, targets, as_tensor(input_lengths), as_tensor(target_lengths),
-                            blank, zero_infinity);
+           PlainLengths lengths(log_probs, targets, input_lengths, target_lengths);
+           return _ctc_loss(log_probs, targets, lengths.steps, lengths.labels, blank,
+                            zero_infinity);
          }},
     {.schema = "_ctc_loss_backward.Tensor(Tensor grad, Tensor log_probs, Tensor targets, Tensor "
                "input_lengths, Tensor target_lengths, Tensor neg_log_likelihood, Tensor "
@@ -305,8 +330,9 @@ static constexpr OpDef nn_ctc_loss_rows[] = {
      .decomp =
          [](const Tensor& log_probs, const Tensor& targets, IntList input_lengths,
             IntList target_lengths, int64_t blank, int64_t reduction, bool zero_infinity) {
-           return reduced_loss(log_probs, targets, as_tensor(input_lengths),
-                               as_tensor(target_lengths), blank, reduction, zero_infinity);
+           PlainLengths lengths(log_probs, targets, input_lengths, target_lengths);
+           return reduced_loss(log_probs, targets, lengths.steps, lengths.labels, blank, reduction,
+                               zero_infinity);
          },
      .autocast = Autocast::fp32},
 };

@@ -87,13 +87,22 @@ struct LayerCall {
 
 constexpr std::string_view layer_name = "recurrent layer";
 
+void check_dtype(const LayerCall& c, const Tensor& t) {
+  require(t.dtype() == c.input.dtype(),
+          "recurrent layer: all tensors must have one dtype, found {} and {}; cast one of them",
+          c.input.dtype(), t.dtype());
+}
+
 void check_states(const LayerCall& c) {
   require(c.layers >= 1, "recurrent layer: num_layers must be at least 1, found {}", c.layers);
   require(c.input.dim() == 3, "recurrent layer: input must have 3 dimensions, found shape {}",
           c.input.sizes());
   SymInt batch = c.input.size(c.batch_first ? 0 : 1);
+  require(expect_true(c.input.size(c.batch_first ? 1 : 0) > 0),
+          "recurrent layer: at least one step is expected, found shape {}", c.input.sizes());
   for (const Tensor* state : {&c.hidden, &c.cell}) {
     if (!state->defined()) continue;
+    check_dtype(c, *state);
     require(state->dim() == 3, "recurrent layer: a state must have 3 dimensions, found shape {}",
             state->sizes());
     require_shape(layer_name, "the initial state", *state,
@@ -116,6 +125,7 @@ void check_cell(const CellWeights& w, SymInt input, SymInt gates, SymInt size, S
 // kernels and backends count on it.
 std::vector<CellWeights> checked_weights(const LayerCall& c) {
   check_states(c);
+  for (const Tensor& t : c.params) check_dtype(c, t);
   std::vector<CellWeights> weights = split_params(c.params, c.has_biases, c.has_projection());
   require(static_cast<int64_t>(weights.size()) == c.layers * c.directions(),
           "recurrent layer: parameters for {} layers and directions were expected, found {}",
@@ -168,13 +178,10 @@ RecurrentResult recurrent_decomp(const LayerCall& c) {
           c.cell.defined() ? stack(cell, 0) : Tensor()};
 }
 
-// Whether the kernels can do it: no dropout, no projection, one dtype.
+// Whether the kernels can do it: no dropout, no projection.
 bool fits_kernel(const LayerCall& c) {
-  if (c.has_projection() || (c.train && c.dropout_p != 0 && c.layers > 1) || c.input.size(0) == 0)
-    return false;
-  if (c.hidden.dtype() != c.input.dtype() || !is_floating(c.input.dtype())) return false;
-  return std::all_of(c.params.begin(), c.params.end(),
-                     [&](const Tensor& t) { return t.dtype() == c.input.dtype(); });
+  bool drops = c.train && c.dropout_p != 0 && c.layers > 1;
+  return !c.has_projection() && !drops && c.input.size(0) != 0 && is_floating(c.input.dtype());
 }
 
 RecurrentResult recurrent_kernel(const LayerCall& c) {

@@ -18,20 +18,10 @@ namespace {
 
 ViewMeta strided_view(const Tensor& self, SymIntList size, SymIntList stride,
                       std::optional<SymInt> offset) {
-  require(size.size() == stride.size(), "as_strided: {} sizes but {} strides", size.size(),
-          stride.size());
-  for (SymInt s : size)
-    require(expect_true(s >= 0), "as_strided: sizes must not be negative, found {}", size);
-  for (SymInt s : stride)
-    require(expect_true(s >= 0), "as_strided: strides must not be negative, found {}", stride);
+  check_view("as_strided", size, stride);
   SymInt first = offset.value_or(sym_offset_of(self));
   require(expect_true(first >= 0), "as_strided: storage_offset must not be negative, found {}",
           first);
-  auto plain = [](SymIntList list) {
-    return IntList(reinterpret_cast<const int64_t*>(list.data()), list.size());
-  };
-  // Throws where the last element lies beyond 64 bits.
-  if (!size.is_symbolic() && !stride.is_symbolic()) span_of(plain(size), plain(stride));
   return {dims_of(size), dims_of(stride), first};
 }
 

@@ -153,6 +153,7 @@ static constexpr OpDef view_reshape_rows[] = {
     {.schema = "_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)",
      .view =
          [](const Tensor& self, SymIntList size, SymIntList stride) {
+           check_view("_reshape_alias", size, stride);
            return ViewMeta{dims_of(size), dims_of(stride), sym_offset_of(self)};
          },
      .inverse = fn<back_to_shape>,

@@ -84,6 +84,12 @@ Tensor narrowed(const Tensor& self, int64_t dim, SymInt start, SymInt length) {
   return slice(self, dim, start, start + length, 1);
 }
 
+Tensor narrowed_from(const Tensor& self, int64_t dim, const Tensor& start, SymInt length) {
+  require(start.dim() == 0 && is_integral(start.dtype()),
+          "narrow: start is an integer without dimensions, found {}", to_text(start));
+  return narrowed(self, dim, item(start).sym_int(), length);
+}
+
 // ---- several parts
 
 void check_part_count(std::string_view op, int64_t count) {
@@ -353,8 +359,7 @@ static constexpr OpDef view_slice_rows[] = {
      .decomp = fn<narrowed>},
     {.schema = "narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)",
      .tags = OpTags::data_dependent,
-     .decomp = [](const Tensor& self, int64_t dim, const Tensor& start,
-                  SymInt length) { return narrowed(self, dim, item(start).sym_int(), length); }},
+     .decomp = fn<narrowed_from>},
     {.schema = "narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",
      .decomp =
          [](const Tensor& self, int64_t dim, SymInt start, SymInt length) {

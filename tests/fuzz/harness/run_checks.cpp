@@ -24,6 +24,7 @@ namespace {
 
 constexpr int64_t most_elements = 1 << 14;
 constexpr size_t most_nodes = 40;
+constexpr int64_t most_steps = 64;
 
 int64_t plain(const Graph& graph, SymInt v) {
   if (!v.is_symbolic()) return v.word();
@@ -54,13 +55,27 @@ bool is_determined(const Node& node) {
   return !(entry_of(node.op).def->tags & open);
 }
 
+// Training compiles each step of a recurrent layer: they count like nodes.
+bool has_few_steps(const Graph& graph, const Node& node) {
+  static constexpr std::string_view layers[] = {"aten.lstm.", "aten.gru.", "aten.rnn_"};
+  bool is_layer = std::ranges::any_of(
+      layers, [&](std::string_view prefix) { return name_of(node.op).starts_with(prefix); });
+  if (!is_layer || node.args.empty() || node.args[0].tag != Tag::ref) return true;
+  const Dims& sizes = graph.value(static_cast<ValueId>(node.args[0].payload)).meta.sizes;
+  for (size_t d = 0; d < std::min<size_t>(sizes.size(), 2); ++d)
+    if (plain(graph, sizes[d]) > most_steps) return false;
+  return true;
+}
+
 }  // namespace
 
 bool is_worth_running(const Graph& graph) {
   return graph.nodes().size() <= most_nodes &&
          std::ranges::all_of(graph.values(),
                              [&](const GraphValue& v) { return is_small(graph, v); }) &&
-         std::ranges::all_of(graph.nodes(), is_determined) &&
+         std::ranges::all_of(
+             graph.nodes(),
+             [&](const Node& node) { return is_determined(node) && has_few_steps(graph, node); }) &&
          std::ranges::all_of(graph.subgraphs,
                              [](const auto& sub) { return is_worth_running(*sub); });
 }

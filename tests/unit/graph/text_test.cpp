@@ -199,7 +199,7 @@ TEST(GraphText, KeepsRunTimeSymbolsAndAssumptions) {
       "  symbol u0 size_like in [0, inf] from size(%n, 0)\n"
       "  assume s0 % 2 == 0\n"
       "  input %x: f32[s0]\n"
-      "  %n: i64[u0, 1] = aten.nonzero.default(%x)\n"
+      "  %n: i64[u0, 1] strides [1, u0] = aten.nonzero.default(%x)\n"
       "  output %n");
   EXPECT_EQ(round_trip(text), text);
   EXPECT_EQ(to_text(*formats::parse_graph_json(formats::to_json(*parse_graph(text)))), text);

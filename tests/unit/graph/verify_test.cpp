@@ -186,6 +186,16 @@ TEST(VerifyMeta, FindsWrongDtypeShapeStridesAndOffset) {
   }
 }
 
+void expect_refusal(const std::string& text, const std::string& expected) {
+  try {
+    parse_graph("tng 1\ngraph {\n" + text + "}\n");
+    ADD_FAILURE() << text;
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_file);
+    EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
+  }
+}
+
 TEST(AdmitGraph, RefusesWhatContradictsItself) {
   const std::pair<std::string, std::string> cases[] = {
       {"%y: f32[2] alias 1, %z: f32[2] alias 1 = aten.unbind.int(%x, 0)",
@@ -195,16 +205,8 @@ TEST(AdmitGraph, RefusesWhatContradictsItself) {
       {"%y: f32[4, 3] = aten.relu.default(%x)", "shape is [4, 2]"},
       {"%y: f32[4, 2] = aten.mm.default(%x, %x)", "inner sizes differ"},
   };
-  for (const auto& [node, expected] : cases) {
-    std::string text = "tng 1\ngraph {\ninput %x: f32[4, 2]\n" + node + "\noutput %y\n}\n";
-    try {
-      parse_graph(text);
-      ADD_FAILURE() << node;
-    } catch (const UserError& error) {
-      EXPECT_EQ(error.code(), ErrorCode::bad_file);
-      EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
-    }
-  }
+  for (const auto& [node, expected] : cases)
+    expect_refusal("input %x: f32[4, 2]\n" + node + "\noutput %y\n", expected);
 }
 
 TEST(AdmitGraph, MakesNoManyPartsThatTheGraphDoesNotName) {
@@ -223,16 +225,56 @@ TEST(AdmitGraph, MakesNoManyPartsThatTheGraphDoesNotName) {
   }
 }
 
-TEST(AdmitGraph, TakesOtherStridesAndLeavesNoGuards) {
+TEST(AdmitGraph, PutsStridesRightAndLeavesNoGuards) {
   auto graph = parse_graph(R"(tng 1
     graph {
       symbol s0 in [0, inf] hint 4 from size(%x, 0)
+      symbol u0 size_like in [0, inf] from size(%n, 0)
       input %x: f32[s0, 2]
       input %w: f32[s0, 2]
       %y: f32[s0, 2] strides [1, s0] = aten.add.Tensor(%x, %w)
-      output %y
+      %t: f32[2, s0] alias 1 = aten.t.default(%y)
+      %n: i64[u0, 2] strides [0, 1] = aten.nonzero.default(%y)
+      output %t, %n
     })");
   EXPECT_TRUE(graph->shape_env->guards().empty());
+  auto strides_of = [&](size_t node) {
+    return to_text(list_of(graph->value(graph->node(node).first_result).meta.strides));
+  };
+  EXPECT_EQ(strides_of(0), "[2, 1]");
+  EXPECT_EQ(strides_of(1), "[1, 2]");
+  EXPECT_EQ(strides_of(2), "[1, u0]");
+}
+
+TEST(AdmitGraph, RefusesResultsInMemoryThatTheyCannotHave) {
+  expect_refusal(R"(input %x: f32[4, 4] alias 1
+                    %s: f32[4, 4] alias 1 = aten.add.Tensor(%x, %x)
+                    output %s
+                 )",
+                 "result 0 has memory of its own, the graph says alias 1");
+  // What may be its argument, or a copy.
+  EXPECT_NO_THROW(parse_graph(R"(tng 1
+    graph {
+      input %x: f32[4] alias 1
+      %y: f64[4] alias 1 = aten.to.dtype(%x, f64)
+      output %y
+    })"));
+}
+
+TEST(AdmitGraph, HoldsWhatItPutRightAgainstTheRest) {
+  expect_refusal(R"(symbol u0 size_like in [7, 7] from size(%a, 0)
+                    input %x: i64[6]
+                    %a: i64[u0, 1024] = aten.bincount.default(%x)
+                    %b: i64[20, 30] alias 1 = aten.view.default(%a, [20, 30])
+                    output %b
+                 )",
+                 "shape [20, 30] has 600 elements, the tensor has 7");
+  expect_refusal(R"(symbol u0 size_like in [0, inf] from size(%a, 0)
+                    input %x: i64[6] on meta
+                    %a: i64[u0] = aten.bincount.default(%x)
+                    output %a
+                 )",
+                 "device is meta");
 }
 
 TEST(AdmitGraph, FollowsWhatAnOpGivesOtherSizesInPlace) {
