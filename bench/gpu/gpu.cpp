@@ -2,7 +2,7 @@
 //
 //   build/release/bench/gpu            all rows
 //   build/release/bench/gpu products   those of products alone, or of kernels, models, images, parts,
-//                                      small (one op a call)
+//                                      training, small (one op a call)
 //   build/release/bench/gpu compile bert    first calls: of pointwise, bert or step
 #include "measure.h"
 
@@ -93,6 +93,7 @@ int main(int argc, char** argv) {
   if (is_asked("products")) measure_products();
   if (is_asked("models")) measure_models();
   if (argc > 1 && std::strcmp(argv[1], "images") == 0) measure_images();
+  if (argc > 1 && std::strcmp(argv[1], "training") == 0) measure_training();
   if (argc > 2 && std::strcmp(argv[1], "compile") == 0) measure_compile(argv[2]);
   return 0;
 }

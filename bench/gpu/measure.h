@@ -102,6 +102,7 @@ void measure_products();
 /// Networks, training steps, recordings.
 void measure_models();
 void measure_images();
+void measure_training();
 /// One launch of the driver.
 void measure_launch();
 /// The first calls of "pointwise", "bert" or "step".

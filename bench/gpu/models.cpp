@@ -51,21 +51,6 @@ void measure_resnet18() {
   }
 }
 
-void measure_training() {
-  Transformer net;
-  net.to(gpu), net.to(Dtype::bf16);
-  Tensor x = tenon::randn({batch, positions, width}).to(gpu, Dtype::bf16);
-  auto gradients = [&] {
-    for (Tensor& p : net.parameters()) p.set_grad({});
-    Tensor loss = net(x).square().mean();
-    loss.backward();
-    return loss.detach();
-  };
-  measure_modes("2-layer transformer bf16, gradients", gradients, true);
-  tenon::optim::AdamW opt(net.parameters(), {.lr = 1e-4});
-  measure_modes("2-layer transformer bf16, AdamW step", step_of(net, opt, x), true);
-}
-
 // Inputs that are others each time.
 void measure_inputs() {
   constexpr int64_t n = 64 << 20;
@@ -126,6 +111,21 @@ void measure_replays() {
 }
 
 }  // namespace
+
+void measure_training() {
+  Transformer net;
+  net.to(gpu), net.to(Dtype::bf16);
+  Tensor x = tenon::randn({batch, positions, width}).to(gpu, Dtype::bf16);
+  auto gradients = [&] {
+    for (Tensor& p : net.parameters()) p.set_grad({});
+    Tensor loss = net(x).square().mean();
+    loss.backward();
+    return loss.detach();
+  };
+  measure_modes("2-layer transformer bf16, gradients", gradients, true);
+  tenon::optim::AdamW opt(net.parameters(), {.lr = 1e-4});
+  measure_modes("2-layer transformer bf16, AdamW step", step_of(net, opt, x), true);
+}
 
 void measure_models() {
   measure_replays();

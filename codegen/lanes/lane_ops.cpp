@@ -1,6 +1,7 @@
 // Scalar primitives on lanes: arithmetic, comparisons, casts; functions come from vector_math.
 #include "lane_ops.h"
 
+#include <loopir/expressions.h>
 #include <tenon/plugin.hpp>
 
 #include <llvm/IR/Module.h>
@@ -394,7 +395,8 @@ Value* emit_primitive(IRBuilderBase& b, uint16_t code, int32_t result, int32_t o
   if (code >= TN_F_EQ && code <= TN_F_GE)
     out = comparison(b, code, operand, x, y);
   else if (is_float(operand))
-    out = is_math(code) ? emit_math(b, code, x, y) : real_op(b, code, x, y);
+    out = is_math(code) ? emit_math(b, code, x, y, loopir::is_narrow(result))
+                        : real_op(b, code, x, y);
   else if (operand == TN_BOOL)
     out = truth_op(b, code, x, y);
   else

@@ -5,6 +5,8 @@
 
 #include <loopir/program.h>
 
+#include <llvm/IR/PatternMatch.h>
+
 namespace lanes {
 
 using llvm::IRBuilderBase;
@@ -58,13 +60,24 @@ Value* from_memory(IRBuilderBase& b, Value* loaded, int32_t dtype) {
   return loaded;
 }
 
+Value* bits_as_loaded(Value* v, int32_t dtype) {
+  using namespace llvm::PatternMatch;
+  Value* bits = nullptr;
+  bool is_loaded = dtype == TN_BF16
+                       ? match(v, m_BitCast(m_Shl(m_ZExt(m_Value(bits)), m_SpecificInt(16))))
+                       : match(v, m_Intrinsic<llvm::Intrinsic::arithmetic_fence>(
+                                      m_FPExt(m_BitCast(m_Value(bits)))));
+  return is_loaded && bits->getType()->isIntOrIntVectorTy(16) ? bits : nullptr;
+}
+
 Value* to_memory(IRBuilderBase& b, Value* v, int32_t dtype, ToBf16 to_bf16) {
   llvm::Type* type = v->getType()->getWithNewType(memory_type(b.getContext(), dtype));
   if (dtype == TN_BOOL) return b.CreateZExt(v, type);
+  if (dtype != TN_F16 && dtype != TN_BF16) return v;
+  if (Value* bits = bits_as_loaded(v, dtype)) return bits;
   if (dtype == TN_F16)
     return b.CreateBitCast(b.CreateFPTrunc(v, type->getWithNewType(b.getHalfTy())), type);
-  if (dtype == TN_BF16) return b.CreateBitCast(rounded_to_bf16(b, v, to_bf16), type);
-  return v;
+  return b.CreateBitCast(rounded_to_bf16(b, v, to_bf16), type);
 }
 
 }  // namespace lanes

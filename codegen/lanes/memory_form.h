@@ -16,6 +16,9 @@ enum class ToBf16 : uint8_t { by_bits, by_instruction };
 llvm::Type* memory_type(llvm::LLVMContext& c, int32_t dtype);
 llvm::Value* from_memory(llvm::IRBuilderBase& b, llvm::Value* loaded, int32_t dtype);
 llvm::Value* to_memory(llvm::IRBuilderBase& b, llvm::Value* value, int32_t dtype, ToBf16 to_bf16);
+/// The bits that from_memory() made a number of bf16 or f16 of; null for one that was computed. Moved
+/// as they are, they need no instruction, and a NaN keeps its bits.
+llvm::Value* bits_as_loaded(llvm::Value* value, int32_t dtype);
 /// Of an element of this dtype.
 llvm::Align alignment(int32_t dtype);
 

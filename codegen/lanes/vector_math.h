@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 
 namespace lanes {
 
@@ -22,9 +23,16 @@ namespace lanes {
 /// flags, whatever `b` has set. A function whose attribute "target-features" has +avx512f gets
 /// the exponent instructions of that set; results are the same, exp, log and their kin are faster.
 /// In a module for NVIDIA's GPUs exp, exp2, sigmoid, tanh and erf of floats use the special function
-/// units: other bits, at most 4 ulp off.
+/// units: other bits, at most 4 ulp off, and 5e-5 of its size where the result `is_narrow`, a number
+/// of 16 bits.
 llvm::Value* emit_math(llvm::IRBuilderBase& b, uint16_t code, llvm::Value* x,
-                       llvm::Value* y = nullptr);
+                       llvm::Value* y = nullptr, bool is_narrow = false);
+
+/// Normal numbers of Box and Muller: `u` and `v` are doubles of [0, 1) in multiples of 2^-53. The first
+/// result has the cosine, the second the sine; both to 1e-10 of the larger one, since they are rounded
+/// to a float.
+std::pair<llvm::Value*, llvm::Value*> emit_normal_pair(llvm::IRBuilderBase& b, llvm::Value* u,
+                                                       llvm::Value* v);
 
 /// Whether emit_math() takes `code`.
 bool is_math(uint16_t code);

@@ -45,6 +45,13 @@ Lanes atan2_f32(Lanes y, Lanes x);
 /// log(u) of normal doubles u > 0, to 1e-11. `near_one` is u - 1 as far as that was not rounded.
 Lanes log_wide(Lanes u, Lanes near_one);
 
+/// Box and Muller's pair of doubles of [0, 1) in multiples of 2^-53: the number with the cosine, that
+/// with the sine, to 1e-10 of the larger one.
+struct NormalPair {
+  Lanes cosine, sine;
+};
+NormalPair normal_pair(Lanes u, Lanes v);
+
 // The same: vector_math_gamma.cpp.
 Lanes lgamma_f32(Lanes x);
 Lanes digamma_f32(Lanes x);
@@ -96,10 +103,18 @@ Lanes exponent_of(Lanes x, Lanes mantissa);
 
 /// Whether the module under construction is for such a GPU, and x a float of one thread.
 bool has_special_function_units(Lanes x);
+/// The root of a double s >= 0 to 2^-38, by the unit for 1/sqrt where there is one; of 0 it is less
+/// than 1e-149.
+Lanes root_by_unit(Lanes s);
 Lanes exp_gpu(Lanes x);
 Lanes exp2_gpu(Lanes x);
 Lanes sigmoid_gpu(Lanes x);
 Lanes tanh_gpu(Lanes x);
 Lanes erf_gpu(Lanes x);
+// Of results that are rounded to 16 bits.
+Lanes exp_gpu_narrow(Lanes x);
+Lanes exp2_gpu_narrow(Lanes x);
+Lanes sigmoid_gpu_narrow(Lanes x);
+Lanes tanh_gpu_narrow(Lanes x);
 
 }  // namespace lanes

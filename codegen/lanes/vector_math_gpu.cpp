@@ -9,11 +9,16 @@
 //   r, whose 2^r becomes 0, infinite, or a subnormal number that is rounded once. NaN passes
 //   through r. The other functions are those of vector_math_float.cpp over these.
 // Error: at most 4 ulp each, which Gpu.FastFunctionsOfAllSizes asserts on a GPU.
+// Narrow results: numbers of 16 bits need no reduction, since x log2(e) rounded once is 2^-17 off at
+//   most, and tanh no polynomial near 0, where 2 / (e + 1) is 2e-7 off. They are right to 5e-5 of
+//   their size before they are rounded, a tenth of the half unit of f16 (Gpu.FastFunctionsOf16Bits).
 // Reference: PTX ISA, ex2 and rcp, for the errors of the instructions.
 #include "vector_math_formulas.h"
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/Module.h>
+
+#include <numbers>
 
 namespace lanes {
 
@@ -28,7 +33,9 @@ Lanes instruction(llvm::Intrinsic::ID which, Lanes x) {
   return x.with(x.b->CreateIntrinsic(which, {}, {x.v}));
 }
 Lanes reciprocal(Lanes x) { return instruction(id::nvvm_rcp_approx_ftz_f, x); }
-Lanes power_of_two_near_zero(Lanes r) { return instruction(id::nvvm_ex2_approx_f, r); }
+Lanes ex2(Lanes x) { return instruction(id::nvvm_ex2_approx_f, x); }
+/// Three instructions less, and 0 for subnormal results.
+Lanes ex2_or_zero(Lanes x) { return instruction(id::nvvm_ex2_approx_ftz_f, x); }
 
 /// 1.5 2^23 + n, n the integer next to what stands in the low bits, within the normal exponents.
 Lanes held(Lanes shifted) {
@@ -44,7 +51,7 @@ Lanes held(Lanes shifted) {
 Lanes power(Lanes shifted, Lanes r) {
   Lanes n = to_bits(shifted);
   Lanes whole = from_bits((n << 23) + n.integer(uint64_t{127} << 23));
-  return power_of_two_near_zero(r) * whole;
+  return ex2(r) * whole;
 }
 
 /// x, which is not negative, with the sign of `sign`: one instruction, where copysign is six.
@@ -55,10 +62,24 @@ Lanes signed_as(Lanes x, Lanes sign) {
 
 }  // namespace
 
-bool has_special_function_units(Lanes x) {
-  if (x.type()->isVectorTy() || x.bits() != 32) return false;
+namespace {
+
+bool is_for_gpu(Lanes x) {
   const llvm::Module* module = x.b->GetInsertBlock()->getModule();
-  return llvm::StringRef(module->getTargetTriple()).starts_with("nvptx");
+  return !x.type()->isVectorTy() && llvm::StringRef(module->getTargetTriple()).starts_with("nvptx");
+}
+
+}  // namespace
+
+bool has_special_function_units(Lanes x) { return x.bits() == 32 && is_for_gpu(x); }
+
+// The unit gives 1/sqrt to 2^-20; one step of Newton's method doubles the digits.
+Lanes root_by_unit(Lanes s) {
+  if (!is_for_gpu(s)) return sqrt(s);
+  Lanes above_zero = s + 1e-300;
+  Lanes inverse = instruction(id::nvvm_rsqrt_approx_ftz_d, above_zero);
+  Lanes root = above_zero * inverse;
+  return fma(fma(-root, root, above_zero), inverse * 0.5, root);
 }
 
 Lanes exp_gpu(Lanes x) {
@@ -85,9 +106,25 @@ Lanes tanh_gpu(Lanes x) {
   return signed_as(select(a >= tanh_far_from, far, tanh_near_zero(a)), x);
 }
 
+Lanes exp_gpu_narrow(Lanes x) { return ex2(x * std::numbers::log2e); }
+
+Lanes exp2_gpu_narrow(Lanes x) { return ex2(x); }
+
+Lanes sigmoid_gpu_narrow(Lanes x) {
+  Lanes e = ex2(abs(x) * -std::numbers::log2e);
+  return select(x < 0.0, e, e.number(1)) * reciprocal(e + 1.0);
+}
+
+Lanes tanh_gpu_narrow(Lanes x) {
+  constexpr double is_itself_below = 0x1p-7;  // to 2e-5
+  Lanes a = abs(x), e = ex2_or_zero(a * (2 * std::numbers::log2e));
+  Lanes far = fma(reciprocal(e + 1.0), -2.0, 1.0);
+  return select(a < is_itself_below, x, signed_as(far, x));
+}
+
 Lanes erf_gpu(Lanes x) {
   Lanes a = abs(x);
-  Lanes far = 1.0 - power_of_two_near_zero(erf_far_exponent(a));
+  Lanes far = 1.0 - ex2(erf_far_exponent(a));
   return select(a >= erf_far_from, signed_as(far, x), erf_near_zero(x));
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace loopir {
 
@@ -64,6 +65,47 @@ Id Expressions::cast(Id a, int32_t dtype) {
                            : number(x, dtype);
   }
   return apply(TN_F_CAST, dtype, a);
+}
+
+/// A real number whose sums and products with others are exact in every dtype.
+std::optional<double> Expressions::small_whole_number(Id v) const {
+  constexpr double most = 16;
+  if (v == none) return std::nullopt;
+  const ValueNode& n = values_[v];
+  if (n.code != value_constant || !is_floating(n.dtype)) return std::nullopt;
+  auto x = std::bit_cast<double>(n.a | uint64_t{n.b} << 32);
+  bool is_small = x == std::trunc(x) && std::abs(x) <= most && !(x == 0 && std::signbit(x));
+  return is_small ? std::optional(x) : std::nullopt;
+}
+
+/// What the primitive gives for constants, or none.
+Id Expressions::known(uint16_t code, int32_t dtype, Id a, Id b, Id c) {
+  if (code == TN_F_SELECT) {
+    const ValueNode& mask = values_[a];
+    if (mask.code != value_constant) return none;
+    Id chosen = mask.a || mask.b ? b : c;
+    return dtype_of(chosen) == dtype ? chosen : none;
+  }
+  std::optional<double> x = small_whole_number(a), y = small_whole_number(b);
+  if (!x || !y || dtype_of(a) != dtype_of(b)) return none;
+  switch (code) {
+    case TN_F_ADD:
+      return number(*x + *y, dtype);
+    case TN_F_SUB:
+      return number(*x - *y, dtype);
+    case TN_F_EQ:
+      return number(int64_t{*x == *y}, dtype);
+    case TN_F_NE:
+      return number(int64_t{*x != *y}, dtype);
+    default:
+      return none;
+  }
+}
+
+Id Expressions::apply(uint16_t code, int32_t dtype, Id a, Id b, Id c) {
+  if (code == TN_F_POW) return power(dtype, a, b);
+  Id constant = known(code, dtype, a, b, c);
+  return constant != none ? constant : value({code, static_cast<uint16_t>(dtype), a, b, c});
 }
 
 // Those that PyTorch computes so, with its results for zeros, infinities and negative numbers.

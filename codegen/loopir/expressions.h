@@ -43,6 +43,12 @@ struct ValueNode {
   Id a = none, b = none, c = none;
   auto operator<=>(const ValueNode&) const = default;
 };
+struct HashOfValue {
+  size_t operator()(const ValueNode& n) const {
+    uint64_t head = uint64_t{n.code} << 48 | uint64_t{n.dtype} << 32 | n.a;
+    return hash_of(hash_of(0, head), uint64_t{n.b} << 32 | n.c);
+  }
+};
 
 /// The ids that a value node reads as values, as indices.
 struct Operands {
@@ -70,11 +76,9 @@ class Expressions : public Indices {
   }
   Id number(double number, int32_t dtype);
   Id number(int64_t number, int32_t dtype);
-  /// A scalar primitive (TN_F_*). Powers that are products, roots or quotients become those.
-  Id apply(uint16_t code, int32_t dtype, Id a, Id b = none, Id c = none) {
-    return code == TN_F_POW ? power(dtype, a, b)
-                            : value({code, static_cast<uint16_t>(dtype), a, b, c});
-  }
+  /// A scalar primitive (TN_F_*). Powers that are products, roots or quotients become those, and what
+  /// small whole numbers give is known.
+  Id apply(uint16_t code, int32_t dtype, Id a, Id b = none, Id c = none);
   Id cast(Id a, int32_t dtype);
   const ValueNode& value_at(Id v) const { return values_[v]; }
   int32_t dtype_of(Id v) const { return values_[v].dtype; }
@@ -103,12 +107,14 @@ class Expressions : public Indices {
 
  private:
   Id power(int32_t dtype, Id base, Id exponent);
+  Id known(uint16_t code, int32_t dtype, Id a, Id b, Id c);
+  std::optional<double> small_whole_number(Id v) const;
   Id substitute_index(Id i, const Substitution& by, std::map<Id, Id>& done);
   Id map_values(Id index, const std::function<Id(Id)>& f);
 
   std::vector<ValueNode> values_;
-  std::map<ValueNode, Id> value_ids_;
-  std::map<Id, Ids> value_variables_;
+  std::unordered_map<ValueNode, Id, HashOfValue> value_ids_;
+  std::unordered_map<Id, Ids> value_variables_;
 };
 
 }  // namespace loopir

@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace loopir {
@@ -42,6 +43,19 @@ struct IndexNode {
   int64_t number = 0;
   Ids operands;
   auto operator<=>(const IndexNode&) const = default;
+};
+
+/// `seed` and another word as one, each bit of which moves many.
+inline uint64_t hash_of(uint64_t seed, uint64_t word) {
+  seed = (seed ^ word) * 0x9E3779B97F4A7C15;
+  return seed ^ seed >> 29;
+}
+struct HashOfIndex {
+  size_t operator()(const IndexNode& n) const {
+    uint64_t out = hash_of(static_cast<uint64_t>(n.kind), static_cast<uint64_t>(n.number));
+    for (Id o : n.operands) out = hash_of(out, o);
+    return out;
+  }
 };
 
 struct Range {
@@ -118,13 +132,13 @@ class Indices {
   Id largest(Id i);  // an upper bound without variables, or none
 
   std::vector<IndexNode> nodes_;
-  std::map<IndexNode, Id> ids_;
-  Ids extents_;                    // by variable
-  std::map<Id, Id> value_bounds_;  // by value: its size
-  std::map<Id, Ids> variables_;    // by index
+  std::unordered_map<IndexNode, Id, HashOfIndex> ids_;
+  Ids extents_;                            // by variable
+  std::map<Id, Id> value_bounds_;          // by value: its size
+  std::unordered_map<Id, Ids> variables_;  // by index
   // Parts are shared, so what is asked of an index is kept: walks count shared parts once.
-  mutable std::map<Id, Range> ranges_;
-  mutable std::map<Id, bool> reads_data_;
+  mutable std::unordered_map<Id, Range> ranges_;
+  mutable std::unordered_map<Id, bool> reads_data_;
 };
 
 }  // namespace loopir

@@ -1,8 +1,11 @@
 // Walks over the values and indices of a nest.
 #include "accesses.h"
 
+#include <loopir/making/nest_key.h>
+
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 
 namespace inductor_cuda {
@@ -70,6 +73,26 @@ std::vector<Access> accesses_of(loopir::Program& program, const loopir::Nest& ne
       walk.statement(s);
     }
   }
+  return out;
+}
+
+std::vector<AlikeStatements> alike_statements(loopir::Program& program, const loopir::Nest& nest) {
+  std::map<std::string, AlikeStatements> by_code;
+  const std::vector<Statement>& all = nest.kernel.stages[0].statements;
+  loopir::Nest alone = nest;
+  for (size_t n = 0; n < all.size(); ++n) {
+    alone.kernel.stages[0].statements = {all[n]};
+    Ids buffers;
+    for (const Access& a : accesses_of(program, alone))
+      if (std::ranges::find(buffers, a.buffer) == buffers.end()) buffers.push_back(a.buffer);
+    std::string code = loopir::key_of(
+        program, alone, {.head = "", .buffers = buffers, .scratch_offsets = {}, .past_caches = {}});
+    AlikeStatements& alike = by_code[code];
+    alike.numbers.push_back(n);
+    alike.buffers.push_back(std::move(buffers));
+  }
+  std::vector<AlikeStatements> out;
+  for (auto& [code, alike] : by_code) out.push_back(std::move(alike));
   return out;
 }
 

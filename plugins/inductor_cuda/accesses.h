@@ -21,6 +21,14 @@ std::vector<Access> draws_of(loopir::Program& program, const loopir::Nest& nest)
 /// variable of the nest, chosen here.
 Ids crossed_loads(loopir::Program& program, const loopir::Nest& nest, Id& across);
 
+/// Statements that are one code over other buffers: their numbers, and the buffers of each.
+struct AlikeStatements {
+  std::vector<size_t> numbers;
+  std::vector<Ids> buffers;
+};
+/// Those of the nest's first stage.
+std::vector<AlikeStatements> alike_statements(loopir::Program& program, const loopir::Nest& nest);
+
 /// Whether positions or divisors are checked.
 bool has_checks(loopir::Program& program, const loopir::Nest& nest);
 

@@ -1,6 +1,7 @@
 // Calls: plans by size, memory, outputs.
 #include "executable.h"
 
+#include "emit/thread_target.h"
 #include "executable_call.h"
 
 #include <loopir/reals.h>
@@ -70,6 +71,7 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
       for (const auto& [index, of] : plan.conditions.multiples) see(index);
     }
   sized_by_.assign(symbols.begin(), symbols.end());
+  if (begins_with_wait(parts_.device.arch)) launch_flags_ = TN_CUDA_LAUNCH_BEGINS_WITH_WAIT;
   check(parts_.device.api->error_flag(parts_.device.index, &flag_));
   if (parts_.profiles)
     times_ = std::make_unique<ItemTimes>(parts_.device, parts_.schedule.items.size());
@@ -94,7 +96,7 @@ void Executable::plan_kernel(size_t item, std::span<const int64_t> table, Plan& 
   const loopir::Program& p = parts_.program;
   auto value_of = [&](Id i) { return p.expressions.evaluate(i, table); };
   for (const KernelPlan& plan : parts_.kernels.at(item).plans) {
-    Launch launch{.blocks = value_of(plan.blocks), .fits = true};
+    Launch launch{.blocks = value_of(plan.blocks), .units = value_of(plan.units), .fits = true};
     if (launch.blocks > most_blocks)
       throw error(TN_UNIMPLEMENTED, "a kernel would need more than 2^31 blocks");
     for (const auto& [index, of] : plan.conditions.multiples)

@@ -147,6 +147,7 @@ class Executable {
   Parts parts_;
   Setup setup_;
   bool prepares_itself_ = true;
+  uint32_t launch_flags_ = 0;
   std::vector<bool> in_arena_;      // by buffer
   std::vector<uint32_t> sized_by_;  // the symbols that plans depend on
   tn_cuda_error_flag* flag_ = nullptr;

@@ -9,7 +9,7 @@ namespace inductor_cuda {
 
 /// One version of a kernel for some sizes.
 struct Executable::Launch {
-  int64_t blocks = 0;
+  int64_t blocks = 0, units = 0;
   bool fits = false;     // all that the sizes say; addresses are asked at the call
   int64_t scratch = -1;  // where its own rows lie in the arena
 };

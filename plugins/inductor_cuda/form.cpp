@@ -45,6 +45,7 @@ class Planner {
     count_folds();
     add_scratch();
     count_units();
+    plan_.is_open = has_any_length();
     if (fast) choose_index();
     add_numbers(program_, plan_.nest, {plan_.units, plan_.blocks}, plan_.numbers);
     return std::move(plan_);
@@ -64,6 +65,7 @@ class Planner {
   void add_scratch();
   void count_units();
   bool has_statements_apart() const;
+  bool has_any_length() const;
   void choose_index();
   /// With a thread for each point of the outer variables.
   bool has_enough_threads() const {
@@ -281,6 +283,18 @@ bool Planner::has_statements_apart() const {
                               [&](Id b) { return std::ranges::find(read, b) != read.end(); });
 }
 
+// What goes along one line of a length that is known need not know it: one code then serves lines of
+// all lengths, such as an optimiser's parameters.
+bool Planner::has_any_length() const {
+  const loopir::Kernel& kernel = plan_.nest.kernel;
+  bool is_line = plan_.form.kind == FormKind::points && plan_.nest.lanes != none &&
+                 kernel.outer.size() == 1 && kernel.stages.size() == 1 &&
+                 kernel.stages[0].inner.empty() && !plan_.is_atomic && !plan_.has_global_scratch();
+  if (!is_line) return false;
+  auto n = x_.number_of(x_.extent_of(plan_.nest.lanes));
+  return n && *n % plan_.form.vector == 0;
+}
+
 void Planner::count_units() {
   const loopir::Nest& nest = plan_.nest;
   plan_.apart = has_statements_apart();
@@ -370,13 +384,15 @@ std::string key_of(loopir::Program& program, const KernelPlan& plan, const std::
       static_cast<int>(f.kind), f.threads, f.vector, f.in_registers, f.index_bits,
       plan.scratch_bytes, plan.scratch_is_shared, plan.host_numbers.size(), plan.is_atomic);
   if (plan.apart) head += " apart";
+  if (plan.is_open) head += " open";
   for (const auto& [access, width] : plan.widths) head += tenon::plugin::text(" w{}", width);
   return options + "\n" +
          loopir::key_of(program, plan.nest,
                         {.head = head,
                          .buffers = buffers,
                          .scratch_offsets = plan.scratch,
-                         .past_caches = {}});
+                         .past_caches = {},
+                         .open = plan.is_open ? plan.nest.lanes : none});
 }
 
 }  // namespace inductor_cuda

@@ -60,6 +60,7 @@ struct KernelPlan {
   bool scratch_is_shared = false;  // else it is global memory, the parameter behind buffers
   bool is_atomic = false;          // a scatter whose points are all threads'
   bool apart = false;              // points: each statement is a warp's, there being one point
+  bool is_open = false;            // points: the number of units is the parameter behind those
   bool has_checks = false;         // of positions or divisors: three parameters at the end
   Id units = none, blocks = none;
   /// Neighbours of an access, by buffer (none: a draw of random numbers) and index.

@@ -72,7 +72,7 @@ class Grouping {
 
   static size_t parameters_of(const CompiledKernel& k) {
     const KernelPlan& plan = k.plans[0];
-    return plan.buffers.size() + plan.host_numbers.size() + plan.numbers.size() + 1;
+    return plan.buffers.size() + plan.host_numbers.size() + plan.numbers.size() + 2;
   }
 
   bool goes_with(size_t item, const loopir::Access& access) const {

@@ -25,6 +25,11 @@ bool is_for_dnn(const loopir::Item& item) {
 void make_library_items(tn_ctx* ctx, Parts& parts, const SavedImages* saved) {
   const std::optional<Tuning> tuning = tuning_of(ctx, parts);
   const Tuning* trials = tuning ? &*tuning : nullptr;
+  // All plans are under way before the first one is waited for.
+  const DnnRequest request{parts.library_use.dnn, ctx};
+  if (!trials)
+    for (const loopir::Item& item : parts.schedule.items)
+      if (is_for_dnn(item)) has_dnn_plan(parts.program, item, parts.device, request);
   for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
     const loopir::Item& item = parts.schedule.items[i];
     if (auto* product = std::get_if<loopir::Product>(&item))
@@ -32,9 +37,8 @@ void make_library_items(tn_ctx* ctx, Parts& parts, const SavedImages* saved) {
                                     CodeStore{ctx, saved}, parts.program, *product, parts.device,
                                     parts.library_use.products, trials, parts.statistics.code));
     if (is_for_dnn(item))
-      parts.dnn.emplace(i,
-                        std::make_unique<DnnItem>(parts.program, item, parts.device,
-                                                  DnnRequest{parts.library_use.dnn, ctx}, trials));
+      parts.dnn.emplace(
+          i, std::make_unique<DnnItem>(parts.program, item, parts.device, request, trials));
   }
 }
 

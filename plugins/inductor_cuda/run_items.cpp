@@ -69,7 +69,7 @@ bool is_aligned(const KernelPlan& plan, const std::vector<void*>& pointers) {
 namespace {
 
 size_t most_arguments(const KernelPlan& plan) {
-  return plan.buffers.size() + plan.host_numbers.size() + plan.numbers.size() + 5;
+  return plan.buffers.size() + plan.host_numbers.size() + plan.numbers.size() + 6;
 }
 
 }  // namespace
@@ -97,6 +97,7 @@ void Executable::add_arguments(const Call& call, const CompiledKernel& kernel, s
   }
   for (uint32_t place : plan.numbers)
     out.add(call.table[place], kind_of(parts_.program, call.c.n_syms, place));
+  if (plan.is_open) out.add(call.plan->launches[kernel.item][version].units);
   if (!plan.has_checks) return;
   out.add(flag_);
   out.add(kernel.position_check);
@@ -108,6 +109,7 @@ void Executable::launch(const Call& call, const CompiledKernel& kernel, size_t v
   const CompiledKernel& first = kernel.is_group() ? *kernel.members[0] : kernel;
   tn_cuda_launch launch{};
   launch.struct_size = sizeof launch;
+  launch.flags = launch_flags_;
   launch.grid[0] = static_cast<uint32_t>(blocks);
   launch.grid[1] = launch.grid[2] = 1;
   launch.block[0] = first.plans[0].form.threads;

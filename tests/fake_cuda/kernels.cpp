@@ -134,6 +134,12 @@ Result launch(api::Function handle, unsigned gx, unsigned gy, unsigned gz, unsig
   });
 }
 
+Result launch_ahead(const api::LaunchConfig* how, api::Function handle, void** parameters,
+                    void** extra) {
+  return launch(handle, how->grid[0], how->grid[1], how->grid[2], how->block[0], how->block[1],
+                how->block[2], how->shared_bytes, how->stream, parameters, extra);
+}
+
 // ---- the assembler: its machine code is the text
 
 LinkText& link_of(api::LinkState state) { return *reinterpret_cast<LinkText*>(state); }
@@ -194,6 +200,7 @@ void fill_kernels(api::Driver& d) {
   d.cuFuncGetAttribute = attribute;
   d.cuFuncSetAttribute = set_attribute;
   d.cuLaunchKernel = launch;
+  d.cuLaunchKernelEx = launch_ahead;
   d.cuLinkCreate = begin_link;
   d.cuLinkAddData = add_to_link;
   d.cuLinkComplete = finish_link;

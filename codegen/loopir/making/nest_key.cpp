@@ -11,7 +11,8 @@ namespace {
 /// A kernel in names that do not depend on the program around it.
 class KeyWriter {
  public:
-  KeyWriter(Program& program, const KeyParts& parts) : program_(program), x_(program.expressions) {
+  KeyWriter(Program& program, const KeyParts& parts)
+      : program_(program), x_(program.expressions), open_(parts.open) {
     for (Id b : parts.buffers) buffers_.emplace(b, buffers_.size());
     for (const auto& [b, offset] : parts.scratch_offsets)
       buffers_.emplace(b, 1000000 + static_cast<size_t>(offset));
@@ -39,7 +40,7 @@ class KeyWriter {
     out_ << what;
     for (Id v : variables) {
       variables_.emplace(v, variables_.size());
-      std::string extent = index(x_.extent_of(v));
+      std::string extent = v == open_ ? "?" : index(x_.extent_of(v));
       out_ << " " << name(v) << "<" << extent;
     }
   }
@@ -99,6 +100,7 @@ class KeyWriter {
 
   Program& program_;
   Expressions& x_;
+  Id open_;
   std::map<Id, size_t> buffers_, variables_;
   std::map<size_t, int32_t> declared_;
   std::map<Id, std::string> values_, long_indices_;

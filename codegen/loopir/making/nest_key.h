@@ -14,6 +14,7 @@ struct KeyParts {
   const Ids& buffers;  // in order of the pointers
   const std::map<Id, int64_t>& scratch_offsets;
   const Ids& past_caches;  // buffers that are written past the caches
+  Id open = none;          // a variable whose extent the code is told
 };
 /// Kernels of equal keys are the same code, called with other pointers.
 std::string key_of(Program& program, const Nest& nest, const KeyParts& parts);

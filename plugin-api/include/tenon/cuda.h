@@ -66,7 +66,10 @@ typedef struct tn_cuda_arg {           /* frozen, 16 bytes */
   const void* source;
 } tn_cuda_arg;
 
-enum { TN_CUDA_LAUNCH_WAIT = 1 };      /* returns when the kernel is done, with its error */
+/* WAIT: returns when the kernel is done, with its error. BEGINS_WITH_WAIT: before it reads or writes
+ * anything, each thread of the kernel waits for the work before it (griddepcontrol.wait), so that it
+ * may be launched while that still runs. */
+enum { TN_CUDA_LAUNCH_WAIT = 1, TN_CUDA_LAUNCH_BEGINS_WITH_WAIT = 2 };
 typedef struct tn_cuda_launch {        /* borrowed for the call */
   uint32_t struct_size, flags;         /* TN_CUDA_LAUNCH_... */
   uint32_t grid[3], block[3];          /* a grid without blocks is not launched */

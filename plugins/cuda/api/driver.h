@@ -93,6 +93,8 @@ enum : int32_t {  // CUfunction_attribute
   function_dynamic_shared_bytes = 8,
 };
 
+enum : int32_t { launch_programmatic_serialization = 6 };  // CUlaunchAttributeID
+
 enum JitOption : int32_t { jit_error_log = 5, jit_error_log_bytes = 6 };
 
 enum : int32_t { jit_input_ptx = 1 };
@@ -157,6 +159,22 @@ struct KernelNode {
   void** extra = nullptr;
   void* kernel = nullptr;
   Context context = nullptr;
+};
+
+/// CUlaunchAttribute, of which one kind is used.
+struct LaunchAttribute {
+  int32_t kind = 0;
+  int32_t unused = 0;
+  int32_t is_allowed = 0;
+  char rest[60] = {};
+};
+/// CUlaunchConfig.
+struct LaunchConfig {
+  unsigned grid[3] = {}, block[3] = {};
+  unsigned shared_bytes = 0;
+  Stream stream = nullptr;
+  LaunchAttribute* attributes = nullptr;
+  unsigned n_attributes = 0;
 };
 
 /// CUDA_MEMCPY3D: of bytes in one row, on one device.
@@ -226,6 +244,8 @@ struct SetNode {
   F(cuLaunchKernel, (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,         \
                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,  \
                      Stream stream, void** parameters, void** extra))                              \
+  F(cuLaunchKernelEx,                                                                              \
+    (const LaunchConfig* how, Function function, void** parameters, void** extra))                 \
   F(cuLinkCreate, (unsigned n_options, JitOption* options, void** values, LinkState* state))       \
   F(cuLinkAddData, (LinkState state, int32_t kind, void* data, size_t bytes, const char* name,     \
                     unsigned n_options, JitOption* options, void** values))                        \

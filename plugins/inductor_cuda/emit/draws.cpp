@@ -2,8 +2,9 @@
 //
 // Elements 4 q to 4 q + 3 of a draw come from its blocks 2 q and 2 q + 1: word k of the first is the
 // high half of the k-th number, that of the second the low half; 53 bits of both are a number of
-// [0, 1). Normal numbers are pairs by Box and Muller. Cost: 60 instructions a block, so a thread that
-// takes four neighbours needs a quarter of what four threads need.
+// [0, 1). Normal numbers are pairs by Box and Muller, in doubles; good to 1e-10 where they become
+// floats, which takes a quarter of the time. Cost: 60 instructions a block and then as many a pair, so
+// a thread that takes four neighbours needs a quarter of what four threads need.
 // Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 #include "draws.h"
 
@@ -12,6 +13,7 @@
 
 #include <array>
 #include <numbers>
+#include <tuple>
 
 namespace inductor_cuda {
 
@@ -57,22 +59,25 @@ Value* uniform(Builder& b, Value* high, Value* low) {
   return b.CreateFMul(whole, llvm::ConstantFP::get(b.getDoubleTy(), 0x1p-53));
 }
 
-/// The number of a pair: the first has the cosine, the second the sine.
-Value* normal(Builder& b, Value* first, Value* second, Value* is_second) {
+/// A pair by Box and Muller: the number with the cosine, that with the sine.
+using Pair = std::pair<Value*, Value*>;
+Pair normal_pair(Builder& b, Value* first, Value* second) {
   auto number = [&](double v) { return llvm::ConstantFP::get(b.getDoubleTy(), v); };
   Value* log = lanes::emit_math(b, TN_F_LOG1P, b.CreateFNeg(first));
   Value* radius = b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, b.CreateFMul(number(-2), log));
   Value* angle = b.CreateFMul(number(2 * std::numbers::pi), second);
-  Value* cosine = lanes::emit_math(b, TN_F_COS, angle);
-  Value* sine = lanes::emit_math(b, TN_F_SIN, angle);
-  return b.CreateFMul(radius, b.CreateSelect(is_second, sine, cosine));
+  return {b.CreateFMul(radius, lanes::emit_math(b, TN_F_COS, angle)),
+          b.CreateFMul(radius, lanes::emit_math(b, TN_F_SIN, angle))};
 }
 
 /// Four uniform numbers, and which of them an element has.
 class Four {
  public:
-  Four(Builder& b, Value* seed, Value* first_block, Value* element, unsigned n)
-      : b_(b), place_(n < 4 ? b.CreateAnd(element, b.getInt64(3)) : b.getInt64(0)) {
+  Four(Builder& b, Value* seed, Value* first_block, Value* element, unsigned n, bool is_wide)
+      : b_(b),
+        n_(n),
+        is_wide_(is_wide),
+        place_(n < 4 ? b.CreateAnd(element, b.getInt64(3)) : b.getInt64(0)) {
     Value* four = b.CreateLShr(element, uint64_t{2});
     Value* block = b.CreateAdd(first_block, b.CreateShl(four, uint64_t{1}));
     Words high = philox(b, seed, block), low = philox(b, seed, b.CreateAdd(block, b.getInt64(1)));
@@ -83,10 +88,17 @@ class Four {
     Value* k = place(i);
     return b_.CreateSelect(bit(k, 1), pick(k, 2, 3), pick(k, 0, 1));
   }
+  /// Of neighbours each pair is made once.
   Value* normal_of(unsigned i) {
     Value *k = place(i), *is_upper = bit(k, 1);
-    return normal(b_, b_.CreateSelect(is_upper, all_[2], all_[0]),
-                  b_.CreateSelect(is_upper, all_[3], all_[1]), bit(k, 0));
+    auto& [cosine, sine] = pairs_[i / 2];
+    if (!cosine || n_ < 4) {
+      Value* first = b_.CreateSelect(is_upper, all_[2], all_[0]);
+      Value* second = b_.CreateSelect(is_upper, all_[3], all_[1]);
+      std::tie(cosine, sine) =
+          is_wide_ ? normal_pair(b_, first, second) : lanes::emit_normal_pair(b_, first, second);
+    }
+    return b_.CreateSelect(bit(k, 0), sine, cosine);
   }
 
  private:
@@ -99,17 +111,20 @@ class Four {
   }
 
   Builder& b_;
+  unsigned n_;
+  bool is_wide_;
   Value* place_;  // of the first element among the four
   Words all_{};
+  std::array<Pair, 2> pairs_{};
 };
 
 }  // namespace
 
 std::vector<Value*> drawn(Builder& b, Value* seed, Value* first_block, Value* element, unsigned n,
-                          loopir::Draw of) {
+                          loopir::Draw of, bool is_wide) {
   llvm::IRBuilderBase::FastMathFlagGuard as_before(b);
   b.clearFastMathFlags();
-  Four four(b, seed, first_block, element, n);
+  Four four(b, seed, first_block, element, n, is_wide);
   std::vector<Value*> out;
   for (unsigned i = 0; i < n; ++i)
     out.push_back(of == loopir::Draw::normal ? four.normal_of(i) : four.uniform_of(i));

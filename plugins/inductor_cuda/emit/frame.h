@@ -26,6 +26,7 @@ struct Frame {
   std::map<uint32_t, llvm::Value*> numbers;       // by place in the table, as i64
   llvm::Value* scratch = nullptr;                 // rows of the kernel's own, in global memory
   llvm::Value *unit = nullptr, *units = nullptr;  // whose rows those are, of how many
+  llvm::Value* n_units = nullptr;                 // where the code is told
   llvm::Value* first_block = nullptr;             // of the launch's, where that does others, too
   llvm::Value* folds = nullptr;                   // shared memory of reductions
   llvm::Value* flag = nullptr;                    // what a check writes to

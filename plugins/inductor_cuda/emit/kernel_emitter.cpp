@@ -1,6 +1,7 @@
 // The forms: who takes which points.
 #include "kernel_emitter.h"
 
+#include "inductor_cuda/accesses.h"
 #include "statement_emitter.h"
 
 #include <lanes/lane_ops.h>
@@ -50,6 +51,8 @@ class KernelEmitter {
   Ids outer_but_lanes() const;
   void set_unit(Value* unit);
   void statements_apart(Value* unit);
+  void choose_buffers(const AlikeStatements& alike, std::span<Value* const> is_own,
+                      std::map<Id, Value*>& among);
   void serial_stages();
   bool is_window(const Ids& inner, size_t next);
   void serial_points(const Ids& inner, size_t next, const Stage& stage);
@@ -117,7 +120,8 @@ void KernelEmitter::set_unit(Value* unit) {
 
 void KernelEmitter::points() {
   Value* unit = b_.CreateAdd(b_.CreateMul(block(), f_.number(form_.threads)), thread());
-  Value* units = values_.index(f_.plan.units);
+  Value* units =
+      f_.n_units ? b_.CreateZExtOrTrunc(f_.n_units, f_.index_type()) : values_.index(f_.plan.units);
   emit_where(f_, values_, b_.CreateICmpSLT(unit, units), [&] {
     if (f_.plan.apart) return statements_apart(unit);
     set_unit(unit);
@@ -135,12 +139,34 @@ void KernelEmitter::points() {
   });
 }
 
+// Those that are alike have their code in common, and choose their buffers by the number of the warp.
 void KernelEmitter::statements_apart(Value* unit) {
-  int64_t first = 0;
-  for (const Statement& s : nest_.kernel.stages[0].statements) {
-    emit_where(f_, values_, b_.CreateICmpEQ(unit, f_.number(first)),
-               [&] { statements_.run(s, nullptr); });
-    first += threads_of_warp;
+  for (const AlikeStatements& alike : alike_statements(f_.program, nest_)) {
+    std::vector<Value*> is_own;
+    for (size_t n : alike.numbers) {
+      auto first = static_cast<int64_t>(n * threads_of_warp);
+      is_own.push_back(b_.CreateICmpEQ(unit, f_.number(first)));
+    }
+    emit_where(f_, values_, b_.CreateOr(is_own), [&] {
+      auto buffers = f_.buffers, host_numbers = f_.host_numbers;
+      for (auto* list : {&f_.buffers, &f_.host_numbers}) choose_buffers(alike, is_own, *list);
+      statements_.run(nest_.kernel.stages[0].statements[alike.numbers[0]], nullptr);
+      f_.buffers = std::move(buffers), f_.host_numbers = std::move(host_numbers);
+    });
+  }
+}
+
+/// Under the first one's names.
+void KernelEmitter::choose_buffers(const AlikeStatements& alike, std::span<Value* const> is_own,
+                                   std::map<Id, Value*>& among) {
+  const std::map<Id, Value*> all = among;
+  for (size_t k = 0; k < alike.buffers[0].size(); ++k) {
+    auto at = all.find(alike.buffers[0][k]);
+    if (at == all.end()) continue;
+    Value* out = at->second;
+    for (size_t i = 1; i < is_own.size(); ++i)
+      out = b_.CreateSelect(is_own[i], all.at(alike.buffers[i][k]), out);
+    among[at->first] = out;
   }
 }
 

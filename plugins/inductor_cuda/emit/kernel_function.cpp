@@ -25,6 +25,7 @@ KernelShape shape_of(const KernelPlan& plan, bool may_alias) {
   if (plan.has_global_scratch()) out.parameters.push_back(Parameter::own_pointer);
   out.parameters.insert(out.parameters.end(), plan.host_numbers.size() + plan.numbers.size(),
                         Parameter::number);
+  if (plan.is_open) out.parameters.push_back(Parameter::number);
   if (plan.has_checks)
     out.parameters.insert(out.parameters.end(),
                           {Parameter::pointer, Parameter::number, Parameter::number});
@@ -39,6 +40,7 @@ void bind_parameters(Frame& f, const BegunKernel& begun, std::span<Value* const>
   if (f.plan.has_global_scratch()) f.scratch = *next++;
   for (Id b : f.plan.host_numbers) f.host_numbers[b] = *next++;
   for (uint32_t place : f.plan.numbers) f.numbers[place] = *next++;
+  if (f.plan.is_open) f.n_units = *next++;
   if (!f.plan.has_checks) return;
   f.flag = *next++;
   f.position_check = *next++;
@@ -121,12 +123,39 @@ class GroupEmitter {
     return out;
   }
 
-  /// What the plan of this block has among those of plans first..end.
-  template <class F>
-  Value* chosen(size_t first, size_t end, F&& of) {
-    Value* out = of(first);
-    for (size_t i = first + 1; i < end; ++i)
-      out = b_.CreateSelect(b_.CreateICmpUGE(block_, firsts_[i]), of(i), out);
+  /// What the plan of this block, of those from `first` to `end`, has: its parameters, and its first
+  /// block. By branches, which all threads of a block take the same way: to choose among many by
+  /// conditional moves took as long as an optimiser's arithmetic.
+  std::vector<Value*> chosen(Frame& f, size_t first, size_t end) {
+    llvm::BasicBlock* after = f.block("chosen");
+    std::vector<llvm::PHINode*> out;
+    llvm::IRBuilder<> behind(after);
+    for (Value* v : values_of(first))
+      out.push_back(behind.CreatePHI(v->getType(), static_cast<unsigned>(end - first)));
+    choose(f, first, end, out, after);
+    b_.SetInsertPoint(after);
+    return {out.begin(), out.end()};
+  }
+  void choose(Frame& f, size_t first, size_t end, std::span<llvm::PHINode* const> out,
+              llvm::BasicBlock* after) {
+    if (end - first == 1) {
+      std::vector<Value*> values = values_of(first);
+      for (size_t k = 0; k < out.size(); ++k) out[k]->addIncoming(values[k], b_.GetInsertBlock());
+      b_.CreateBr(after);
+      return;
+    }
+    size_t middle = first + (end - first) / 2;
+    llvm::BasicBlock *lower = f.block("lower"), *upper = f.block("upper");
+    b_.CreateCondBr(b_.CreateICmpULT(block_, firsts_[middle]), lower, upper);
+    b_.SetInsertPoint(lower);
+    choose(f, first, middle, out, after);
+    b_.SetInsertPoint(upper);
+    choose(f, middle, end, out, after);
+  }
+  std::vector<Value*> values_of(size_t i) const {
+    auto begin = begun_.parameters.begin() + static_cast<ptrdiff_t>(starts_[i]);
+    std::vector<Value*> out(begin, begin + static_cast<ptrdiff_t>(counts_[i]));
+    out.push_back(firsts_[i]);
     return out;
   }
 
@@ -141,11 +170,9 @@ class GroupEmitter {
     if (end < plans_.size())
       is_here = b_.CreateAnd(is_here, b_.CreateICmpULT(block_, firsts_[end]));
     emit_if(f, is_here, [&] {
-      std::vector<Value*> parameters;
-      for (size_t k = 0; k < counts_[first]; ++k)
-        parameters.push_back(
-            chosen(first, end, [&](size_t i) { return begun_.parameters[starts_[i] + k]; }));
-      f.first_block = chosen(first, end, [&](size_t i) { return firsts_[i]; });
+      std::vector<Value*> parameters = chosen(f, first, end);
+      f.first_block = parameters.back();
+      parameters.pop_back();
       bind_parameters(f, begun_, parameters);
       bind_scratch(f);
       emit_body(f);

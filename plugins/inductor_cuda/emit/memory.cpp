@@ -53,6 +53,35 @@ Value* packed(Frame& f, std::span<Value* const> elements, unsigned bits) {
   return out;
 }
 
+Value* packed_as(Frame& f, int32_t dtype, std::span<Value* const> elements) {
+  if (!is_wide(dtype))
+    return packed(f, elements, 8 * static_cast<unsigned>(loopir::item_size(dtype)));
+  auto n = static_cast<unsigned>(elements.size());
+  Value* out = llvm::PoisonValue::get(llvm::FixedVectorType::get(elements[0]->getType(), n));
+  for (unsigned i = 0; i < n; ++i) out = f.b.CreateInsertElement(out, elements[i], uint64_t{i});
+  return out;
+}
+
+Value* to_memory(Frame& f, Value* value, int32_t dtype) {
+  return lanes::to_memory(f.b, value, dtype, to_bf16(f));
+}
+
+/// Two neighbours of 16 bits as one word.
+Value* pair_of(Frame& f, int32_t dtype, Value* low, Value* high) {
+  bool is_moved = lanes::bits_as_loaded(low, dtype) || lanes::bits_as_loaded(high, dtype);
+  Value* made = is_moved ? nullptr : f.target.rounded_pair(f.b, dtype, low, high);
+  if (made) return made;
+  Value* elements[] = {to_memory(f, low, dtype), to_memory(f, high, dtype)};
+  return packed(f, elements, 16);
+}
+
+Value* narrow_words(Frame& f, int32_t dtype, std::span<Value* const> values) {
+  std::vector<Value*> pairs;
+  for (size_t i = 0; i < values.size(); i += 2)
+    pairs.push_back(pair_of(f, dtype, values[i], values[i + 1]));
+  return packed(f, pairs, bits_of_word);
+}
+
 }  // namespace
 
 Value* place_of(Frame& f, Id buffer, Value* element, unsigned bytes, MemoryUse use) {
@@ -122,14 +151,13 @@ void store(Frame& f, Id buffer, Value* element, std::span<Value* const> values) 
   int32_t dtype = f.program.buffers[buffer].dtype;
   auto item = static_cast<unsigned>(loopir::item_size(dtype));
   auto n = static_cast<unsigned>(values.size());
-  std::vector<Value*> elements;
-  for (Value* v : values) elements.push_back(lanes::to_memory(f.b, v, dtype, to_bf16(f)));
-  Value* all = elements[0];
-  if (n > 1 && is_wide(dtype)) {
-    all = llvm::PoisonValue::get(llvm::FixedVectorType::get(elements[0]->getType(), n));
-    for (unsigned i = 0; i < n; ++i) all = f.b.CreateInsertElement(all, elements[i], uint64_t{i});
-  } else if (n > 1) {
-    all = packed(f, elements, 8 * item);
+  Value* all = nullptr;
+  if (n > 1 && loopir::is_narrow(dtype)) {
+    all = narrow_words(f, dtype, values);
+  } else {
+    std::vector<Value*> elements;
+    for (Value* v : values) elements.push_back(to_memory(f, v, dtype));
+    all = n == 1 ? elements[0] : packed_as(f, dtype, elements);
   }
   f.b.CreateAlignedStore(all, place_of(f, buffer, element, n * item, MemoryUse::write),
                          llvm::Align(uint64_t{n} * item));
@@ -153,7 +181,7 @@ void add_to(Frame& f, Id buffer, Value* element, std::span<Value* const> values)
 }
 
 Value* rounded(Frame& f, Value* value, int32_t dtype) {
-  return lanes::from_memory(f.b, lanes::to_memory(f.b, value, dtype, to_bf16(f)), dtype);
+  return lanes::from_memory(f.b, to_memory(f, value, dtype), dtype);
 }
 
 }  // namespace inductor_cuda

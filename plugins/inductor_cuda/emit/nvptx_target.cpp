@@ -1,4 +1,5 @@
 // Threads as NVIDIA's GPUs have them: intrinsics of LLVM's NVPTX target.
+#include "inductor_cuda/image.h"
 #include "thread_target.h"
 
 #include <llvm/IR/InlineAsm.h>
@@ -24,7 +25,7 @@ void annotate(llvm::Module& module, llvm::Function& f, const char* what, unsigne
 
 class Nvptx : public ThreadTarget {
  public:
-  explicit Nvptx(bool converts_to_bf16) : converts_to_bf16_(converts_to_bf16) {}
+  Nvptx(bool converts_to_bf16, bool waits) : converts_to_bf16_(converts_to_bf16), waits_(waits) {}
 
   BegunKernel begin(llvm::Module& module, IRBuilderBase& b, const KernelShape& shape) override {
     llvm::LLVMContext& c = module.getContext();
@@ -46,6 +47,9 @@ class Nvptx : public ThreadTarget {
       out.parameters.push_back(out.function->getArg(i));
     }
     b.SetInsertPoint(llvm::BasicBlock::Create(c, "entry", out.function));
+    if (waits_)
+      b.CreateCall(llvm::InlineAsm::get(llvm::FunctionType::get(b.getVoidTy(), false),
+                                        "griddepcontrol.wait;", "~{memory}", true));
     if (shape.shared_bytes) out.shared = shared_memory(module, b, shape);
     return out;
   }
@@ -81,6 +85,12 @@ class Nvptx : public ThreadTarget {
     b.CreateCall(type, llvm::InlineAsm::get(type, code, constraints + ",~{memory}", true),
                  operands);
   }
+  Value* rounded_pair(IRBuilderBase& b, int32_t dtype, Value* low, Value* high) override {
+    if (!converts_to_bf16_) return nullptr;
+    auto which =
+        dtype == TN_BF16 ? llvm::Intrinsic::nvvm_ff2bf16x2_rn : llvm::Intrinsic::nvvm_ff2f16x2_rn;
+    return b.CreateBitCast(b.CreateIntrinsic(which, {}, {high, low}), b.getInt32Ty());
+  }
   bool converts_to_bf16() const override { return converts_to_bf16_; }
 
  private:
@@ -93,14 +103,18 @@ class Nvptx : public ThreadTarget {
     return memory;
   }
 
-  bool converts_to_bf16_;
+  bool converts_to_bf16_, waits_;
 };
 
 }  // namespace
 
 std::unique_ptr<ThreadTarget> nvptx_target(std::string_view arch) {
   bool is_turing = arch == "sm_75";  // the oldest; the next ones have the instruction
-  return std::make_unique<Nvptx>(!is_turing);
+  return std::make_unique<Nvptx>(!is_turing, begins_with_wait(arch));
+}
+
+bool begins_with_wait(std::string_view arch) {
+  return !is_simt(arch) && processor_of(arch) == "sm_90";
 }
 
 }  // namespace inductor_cuda

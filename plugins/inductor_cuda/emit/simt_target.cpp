@@ -57,6 +57,7 @@ class Simt : public ThreadTarget {
                         b.CreateConstGEP1_64(values[i]->getType(), address, i), values[i],
                         llvm::MaybeAlign(sizeof(float)), llvm::AtomicOrdering::Monotonic);
   }
+  Value* rounded_pair(IRBuilderBase&, int32_t, Value*, Value*) override { return nullptr; }
   bool converts_to_bf16() const override { return false; }
 
  private:

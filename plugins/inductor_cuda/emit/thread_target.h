@@ -61,6 +61,10 @@ class ThreadTarget {
   /// bytes; each sum is made as one, whoever else adds there.
   virtual void add(llvm::IRBuilderBase& b, llvm::Value* address,
                    std::span<llvm::Value* const> values) = 0;
+  /// Two floats rounded to f16 or bf16 in one word, `low` in its low half; null where that is no
+  /// instruction.
+  virtual llvm::Value* rounded_pair(llvm::IRBuilderBase& b, int32_t dtype, llvm::Value* low,
+                                    llvm::Value* high) = 0;
   /// Whether a float becomes a bf16 in one instruction.
   virtual bool converts_to_bf16() const = 0;
 };
@@ -70,6 +74,8 @@ constexpr unsigned warp = 32;
 /// PTX for "sm_90" and its like; code of this processor for "simt".
 std::unique_ptr<ThreadTarget> nvptx_target(std::string_view arch);
 std::unique_ptr<ThreadTarget> simt_target();
+/// Whether kernels for it begin with a wait for the work before them (TN_CUDA_LAUNCH_BEGINS_WITH_WAIT).
+bool begins_with_wait(std::string_view arch);
 inline bool is_simt(std::string_view arch) { return arch == "simt"; }
 inline std::unique_ptr<ThreadTarget> target_of(std::string_view arch) {
   return is_simt(arch) ? simt_target() : nvptx_target(arch);

@@ -62,6 +62,7 @@ Value* ValueEmitter::emit(Id v, unsigned lane) {
 }
 
 Value* ValueEmitter::emit_primitive_of(const ValueNode& n, unsigned lane) {
+  if (Value* out = emit_narrowed(n, lane)) return out;
   Value* operands[3] = {};
   Id ids[] = {n.a, n.b, n.c};
   for (int i = 0; i < 3; ++i)
@@ -70,6 +71,16 @@ Value* ValueEmitter::emit_primitive_of(const ValueNode& n, unsigned lane) {
                                      operands[1], operands[2]);
   bool is_narrow = n.dtype == TN_F16 || n.dtype == TN_BF16;
   return f_.numerics.rounds_narrow && is_narrow ? rounded(f_, out, n.dtype) : out;
+}
+
+/// A function whose result is rounded to 16 bits next, with as many digits as that takes. Null for what
+/// is none.
+Value* ValueEmitter::emit_narrowed(const ValueNode& n, unsigned lane) {
+  if (n.code != TN_F_CAST || !loopir::is_narrow(n.dtype)) return nullptr;
+  const ValueNode of = x_.value_at(n.a);
+  if (of.dtype != TN_F32 || !lanes::is_math(of.code) || of.b != none) return nullptr;
+  Value* out = lanes::emit_math(b_, of.code, value(of.a, lane), nullptr, true);
+  return f_.numerics.rounds_narrow ? rounded(f_, out, n.dtype) : out;
 }
 
 Value* ValueEmitter::emit_load(Id v, const ValueNode& n, unsigned lane) {
@@ -94,11 +105,17 @@ unsigned ValueEmitter::width_of(Id buffer, Id index) const {
   return width == f_.plan.widths.end() || count_ == 1 ? 1 : width->second;
 }
 
+// Else what is drawn leaves the kernel as a float at most.
+bool ValueEmitter::keeps_doubles() const {
+  return std::ranges::any_of(f_.plan.buffers,
+                             [&](Id b) { return f_.program.buffers[b].dtype == TN_F64; });
+}
+
 Value* ValueEmitter::emit_drawn(Id v, const ValueNode& n, unsigned lane) {
   unsigned together = width_of(none, n.b), first = lane / together * together;
   Value* element = b_.CreateZExt(index(n.b, first), b_.getInt64Ty());
   std::vector<Value*> made = drawn(b_, f_.numbers.at(n.a), f_.numbers.at(n.a + 1), element,
-                                   together, static_cast<loopir::Draw>(n.c));
+                                   together, static_cast<loopir::Draw>(n.c), keeps_doubles());
   for (unsigned i = 0; together > 1 && i < together; ++i)
     scopes_.back().values[{v, first + i}] = made[i];
   return made[lane - first];

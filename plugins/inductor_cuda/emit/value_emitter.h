@@ -59,7 +59,9 @@ class ValueEmitter {
   llvm::Value* emit_divisor(const loopir::ValueNode& n, unsigned lane);
   llvm::Value* emit_drawn(Id v, const loopir::ValueNode& n, unsigned lane);
   llvm::Value* emit_exact(const loopir::ValueNode& n, unsigned lane);
+  bool keeps_doubles() const;
   unsigned width_of(Id buffer, Id index) const;
+  llvm::Value* emit_narrowed(const loopir::ValueNode& n, unsigned lane);
   llvm::Value* emit_primitive_of(const loopir::ValueNode& n, unsigned lane);
   void report(llvm::Value* bad, llvm::Value* check, llvm::Value* value);
   llvm::Value* emit_index(Id i, unsigned lane);

@@ -30,7 +30,8 @@ void fields(V& v, KernelPlan& k) {
   loopir::each(v, k.form, k.conditions, k.symbol);
   v.buffers(k.buffers);
   v.buffers(k.host_numbers);
-  loopir::each(v, k.numbers, k.scratch_bytes, k.scratch_is_shared, k.is_atomic, k.has_checks);
+  loopir::each(v, k.numbers, k.scratch_bytes, k.scratch_is_shared, k.is_atomic, k.is_open,
+               k.has_checks);
   v.index(k.units);
   v.index(k.blocks);
 }

@@ -299,6 +299,26 @@ TEST_F(Nests, PowersOfKnownExponentsAreProductsAndRoots) {
   EXPECT_EQ(x.value_at(power(2.5)).code, TN_F_POW);
 }
 
+// As the gradient of a square has them.
+TEST_F(Nests, DifferencesOfSmallNumbersAreExponents) {
+  Id v = x.load(0, variable(8), TN_F32);
+  for (int32_t dtype : {TN_F32, TN_BF16, TN_F64}) {
+    auto number = [&](double n) { return x.number(n, dtype); };
+    auto apply = [&](uint16_t code, double a, double b) {
+      return x.apply(code, dtype, number(a), number(b));
+    };
+    EXPECT_EQ(apply(TN_F_SUB, 2, 1), number(1));
+    EXPECT_EQ(apply(TN_F_ADD, 2, 1), number(3));
+    EXPECT_EQ(x.apply(TN_F_EQ, TN_BOOL, number(2), number(0)), x.number(int64_t{0}, TN_BOOL));
+    EXPECT_EQ(x.value_at(apply(TN_F_ADD, 0.1, 1)).code, TN_F_ADD);  // not as every dtype has it
+  }
+  Id never = x.number(int64_t{0}, TN_BOOL);
+  EXPECT_EQ(x.apply(TN_F_SELECT, TN_F32, never, x.number(0.0, TN_F32), v), v);
+  EXPECT_EQ(x.apply(TN_F_POW, TN_F32, v,
+                    x.apply(TN_F_SUB, TN_F32, x.number(2.0, TN_F32), x.number(1.0, TN_F32))),
+            v);
+}
+
 // ---- fusion
 
 struct Fusing : Nests {

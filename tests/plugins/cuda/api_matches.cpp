@@ -57,6 +57,18 @@ SAME_PLACE(shared_bytes, sharedMemBytes);
 SAME_PLACE(parameters, kernelParams);
 SAME_PLACE(context, ctx);
 #undef SAME_PLACE
+static_assert(sizeof(api::LaunchAttribute) == sizeof(CUlaunchAttribute) &&
+              offsetof(api::LaunchAttribute, is_allowed) == offsetof(CUlaunchAttribute, value));
+static_assert(sizeof(api::LaunchConfig) == sizeof(CUlaunchConfig));
+#define SAME_PLACE(ours, theirs) \
+  static_assert(offsetof(api::LaunchConfig, ours) == offsetof(CUlaunchConfig, theirs))
+SAME_PLACE(grid, gridDimX);
+SAME_PLACE(block, blockDimX);
+SAME_PLACE(shared_bytes, sharedMemBytes);
+SAME_PLACE(stream, hStream);
+SAME_PLACE(attributes, attrs);
+SAME_PLACE(n_attributes, numAttrs);
+#undef SAME_PLACE
 static_assert(sizeof(api::CopyNode) == sizeof(CUDA_MEMCPY3D));
 #define SAME_PLACE(ours, theirs) \
   static_assert(offsetof(api::CopyNode, ours) == offsetof(CUDA_MEMCPY3D, theirs))
@@ -115,6 +127,8 @@ SAME_NUMBER(attribute_registers_per_multiprocessor,
             CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
 SAME_NUMBER(attribute_shared_per_block_most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 SAME_NUMBER(attribute_blocks_per_multiprocessor, CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR);
+SAME_NUMBER(launch_programmatic_serialization,
+            CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 SAME_NUMBER(function_threads_per_block, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
 SAME_NUMBER(function_shared_bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
 SAME_NUMBER(function_local_bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);

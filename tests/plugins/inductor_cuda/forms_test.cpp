@@ -129,6 +129,42 @@ TEST_F(SimtForms, KernelsThatNeedNothingOfEachOtherShareALaunch) {
   EXPECT_LE(off(sums, *artifact, inputs), 1e-3);
 }
 
+// An optimiser's parameters have as many sizes as layers.
+TEST_F(SimtForms, LinesOfEveryLengthHaveOneCode) {
+  auto line = [](const std::string& n) {
+    return graph_of("input %x: f32[" + n + "]\n%y: f32[" + n +
+                    "] = aten.softsign.default(%x)\noutput %y\n");
+  };
+  auto first = line("96"), second = line("20, 512"), odd = line("97");
+  auto artifact = compiled("simt", first), longer = compiled("simt", second);
+  EXPECT_EQ(stats_of(*longer)["kernel_cache_hits"], 1);
+  EXPECT_EQ(stats_of(*compiled("simt", odd))["kernel_cache_hits"], 0);  // its end is another code
+  EXPECT_LE(off(first, *artifact, {randn({96})}), 1e-6);
+  EXPECT_LE(off(second, *longer, {randn({20, 512})}), 1e-6);
+}
+
+// The corrections of a step's parameters.
+TEST_F(SimtForms, NumbersThatAreMadeAlikeHaveOneCode) {
+  auto numbers = [](size_t n) {
+    std::string inputs, nodes, outputs;
+    for (size_t i = 0; i < n; ++i) {
+      std::string k = std::to_string(i);
+      inputs += "input %x" + k + ": f32[]\n";
+      nodes += "%y" + k + ": f32[] = aten.lgamma.default(%x" + k + ")\n";
+      outputs += (i ? ", %y" : "output %y") + k;
+    }
+    return graph_of(inputs + nodes + outputs + "\n");
+  };
+  auto few = numbers(2), many = numbers(12);
+  auto artifact = compiled("simt", many);
+  EXPECT_EQ(stats_of(*artifact)["kernels"], 1);
+  EXPECT_LT(stats_of(*artifact)["object_bytes"].get<int>(),
+            2 * stats_of(*compiled("simt", few))["object_bytes"].get<int>());
+  std::vector<Tensor> inputs;
+  for (int i = 0; i < 12; ++i) inputs.push_back(tensor({0.5 + i}).to(Dtype::f32).squeeze(0));
+  EXPECT_LE(off(many, *artifact, inputs), 1e-5);
+}
+
 TEST_F(SimtForms, ATransposedCopyTurnsTiles) {
   auto graph = graph_of(R"(
   symbol s in [2, inf] hint 500 from size(%x, 0)

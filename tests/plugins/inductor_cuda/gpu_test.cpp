@@ -61,6 +61,30 @@ TEST_F(Gpu, FastFunctionsOfAllSizes) {
   }
 }
 
+// Every number of 16 bits: results are rounded from one that is right to a fifth of the last place.
+TEST_F(Gpu, FastFunctionsOf16Bits) {
+  Tensor bits = arange(-32768, 32768, 1).to(Dtype::i16);
+  using F = std::function<Tensor(const Tensor&)>;
+  std::pair<const char*, F> functions[] = {{"exp", [](const Tensor& t) { return t.exp(); }},
+                                           {"exp2", [](const Tensor& t) { return t.exp2(); }},
+                                           {"sigmoid", [](const Tensor& t) { return t.sigmoid(); }},
+                                           {"tanh", [](const Tensor& t) { return t.tanh(); }}};
+  for (auto [dtype, half_unit, least] :
+       {std::tuple<Dtype, double, double>{Dtype::bf16, 0x1p-8, 0x1p-134},
+        {Dtype::f16, 0x1p-11, 0x1p-25}})
+    for (auto& [name, f] : functions) {
+      SCOPED_TRACE(std::string(name) + " of " + to_text(dtype));
+      Tensor x = bits.view(dtype);
+      Tensor found = f(on_gpu(x)).to(kCPU, dtype);
+      Tensor exact = f(x.to(Dtype::f64)), here = exact.to(dtype);
+      EXPECT_TRUE(equal(found.isnan(), here.isnan()));
+      EXPECT_TRUE(equal(found.isinf(), here.isinf()));
+      Tensor bound = (exact.abs() * half_unit).clamp_min(least) * 1.2;
+      Tensor off = ((found.to(Dtype::f64) - exact).abs() / bound).nan_to_num(0.0, 0.0, 0.0);
+      EXPECT_LE(off.max().item<double>(), 1);
+    }
+}
+
 // Of doubles to a few units in the last place, special values as C's.
 TEST_F(Gpu, PowersOfDoubles) {
   double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");

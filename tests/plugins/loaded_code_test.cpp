@@ -1,0 +1,23 @@
+// Code that was saved and is loaded again.
+#include "plugins/regions/support.h"
+
+#include "backend/backend.h"
+
+#include <gmock/gmock.h>
+
+namespace tenon {
+namespace {
+
+// What a backend keeps beside its code, such as plans of libraries, it looks for in the same place.
+TEST(LoadedCode, FindsWhatItsCompileKept) {
+  set_plugin_search({}, {TENON_KIT_PLUGIN_DIR});
+  CompileRequest request;
+  request.graph = graph_of("input %x: f32[7]\n%y: f32[7] = aten.cosh.default(%x)\noutput %y\n");
+  request.compile_id = "0/0";
+  auto artifact = compile_with_backend("complete", request);
+  auto loaded = load_with_backend("complete", request, artifact->serialize());
+  EXPECT_THAT(loaded->describe(TN_DESC_STATS_JSON), testing::HasSubstr("\"from_cache\": true"));
+}
+
+}  // namespace
+}  // namespace tenon
