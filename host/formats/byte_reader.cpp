@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <new>
 
@@ -67,8 +68,17 @@ Bytes map_file(const std::string& path) { return map_file(OpenedFile(path)); }
 
 std::string printable(std::string_view text) {
   constexpr size_t longest = 80;
+  auto is_plain = [](char c) { return c >= 0x20 && c < 0x7F; };
   std::string out;
   while (!text.empty() && out.size() < longest) {
+    // Most names are plain ASCII, and readers show each of those that they may have to tell of.
+    std::string_view fits = text.substr(0, longest - out.size());
+    auto n = static_cast<size_t>(std::ranges::find_if_not(fits, is_plain) - fits.begin());
+    if (n > 0) {
+      out += fits.substr(0, n);
+      text.remove_prefix(n);
+      continue;
+    }
     size_t length = utf8_sequence(text);
     auto lead = static_cast<unsigned char>(text[0]);
     if (length == 0 || lead < 0x20 || is_steering(text.substr(0, length))) {

@@ -12,6 +12,7 @@
 #include "ops/schema.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -81,8 +82,7 @@ class Parser {
     return at_ < text_.size() ? text_[at_] : '\0';
   }
   bool accept(std::string_view token) {
-    skip_space();
-    if (!text_.substr(at_).starts_with(token)) return false;
+    if (peek() != token[0] || !text_.substr(at_).starts_with(token)) return false;
     at_ += token.size();
     return true;
   }
@@ -185,14 +185,24 @@ SchemaArg Parser::argument(bool kwarg_only) {
   return arg;
 }
 
+// By number. The op table parses thousands of types when a process begins.
+constexpr size_t n_base_types = static_cast<size_t>(BaseType::dimname) + 1;
+const std::array<std::string_view, n_base_types>& base_names() {
+  static const auto names = [] {
+    std::array<std::string_view, n_base_types> all;
+    for (size_t i = 0; i < all.size(); ++i) all[i] = name_of(static_cast<BaseType>(i));
+    return all;
+  }();
+  return names;
+}
+
 BaseType Parser::base_type() {
   size_t from = (skip_space(), at_);
   std::string word = name("a type");
-  constexpr int last = static_cast<int>(BaseType::dimname);
-  for (int i = 0; i <= last; ++i)
-    if (name_of(static_cast<BaseType>(i)) == word) return static_cast<BaseType>(i);
-  std::vector<std::string> known;
-  for (int i = 0; i <= last; ++i) known.emplace_back(name_of(static_cast<BaseType>(i)));
+  const auto& names = base_names();
+  auto found = std::ranges::find(names, word);
+  if (found != names.end()) return static_cast<BaseType>(found - names.begin());
+  std::vector<std::string> known(names.begin(), names.end());
   at_ = from;
   error(message("expected a type such as {}", nearest_names(word, known)));
 }

@@ -121,6 +121,19 @@ std::vector<const Tensor*> Walk::inputs_of(const Path::Part& part) const {
   return inputs;
 }
 
+namespace {
+
+// What a segment has been asked for is done with when it has run, or failed.
+struct BroughtOnce {
+  autograd::TapeRequests& requests;
+  ~BroughtOnce() {
+    requests.hooks.clear();
+    requests.functions.clear();
+  }
+};
+
+}  // namespace
+
 void Walk::run_segment(const SegmentCalls& calls) {
   const Path::Part& part = path().parts()[n_run_];
   detail::ResultTensors outputs;
@@ -129,10 +142,9 @@ void Walk::run_segment(const SegmentCalls& calls) {
   {
     PauseRecording pause;
     EnableGradGuard as_recorded(grad_);
-    autograd::TapeRequests brought;
-    std::swap(brought, requests);
-    for (autograd::HookOnValue& on : brought.hooks) on.value -= part.first_value;
-    autograd::RequestsOfCall brings(brought);
+    BroughtOnce once{requests};
+    for (autograd::HookOnValue& on : requests.hooks) on.value -= part.first_value;
+    autograd::RequestsOfCall brings(requests);
     calls.run(*code_, inputs_.span(), symbols_.span(), outputs.span());
   }
   Tensor* made = outputs.data();

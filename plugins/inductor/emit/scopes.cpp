@@ -17,6 +17,24 @@ void Scopes::go_to(size_t scope) {
     b_.SetInsertPoint(block);
 }
 
+void Scopes::repeat_before_loop(size_t scope, uint64_t turns,
+                                const std::function<void(llvm::Value*)>& body) {
+  go_to(scope);
+  if (turns == 1) return body(b_.getInt64(0));
+  llvm::BasicBlock* before = scopes_[scope].block;
+  llvm::BasicBlock* after = before->splitBasicBlock(before->getTerminator(), "turned");
+  auto* inside = llvm::BasicBlock::Create(b_.getContext(), "squares", before->getParent(), after);
+  before->getTerminator()->setSuccessor(0, inside);
+  b_.SetInsertPoint(inside);
+  llvm::PHINode* turn = b_.CreatePHI(b_.getInt64Ty(), 2);
+  turn->addIncoming(b_.getInt64(0), before);
+  body(turn);
+  llvm::Value* next = b_.CreateAdd(turn, b_.getInt64(1), "", true, true);
+  turn->addIncoming(next, inside);
+  b_.CreateCondBr(b_.CreateICmpULT(next, b_.getInt64(turns)), inside, after);
+  scopes_[scope].block = after;
+}
+
 void Scopes::bind(Id variable, llvm::Value* value) {
   scope_of_variable_[variable] = innermost();
   variables_[variable] = value;

@@ -15,8 +15,10 @@
 
 #include <llvm/IR/IRBuilder.h>
 
+#include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace inductor {
@@ -28,6 +30,7 @@ using loopir::none;
 struct Scope {
   llvm::BasicBlock* block;
   std::map<Id, llvm::Value*> values, repeated, indices, reciprocals;  // what is known here
+  std::map<std::pair<Id, Id>, llvm::Value*> tiles;  // turned loads, by buffer and index
 };
 
 /// The vectorised loop.
@@ -45,7 +48,7 @@ class Scopes {
   Scopes(loopir::Program& program, llvm::IRBuilder<>& builder)
       : program_(program), x_(program.expressions), after_folds_(program), b_(builder) {}
 
-  void open(llvm::BasicBlock* block) { scopes_.push_back({block, {}, {}, {}, {}}); }
+  void open(llvm::BasicBlock* block) { scopes_.push_back({block, {}, {}, {}, {}, {}}); }
   void close() { scopes_.pop_back(); }
   Scope& operator[](size_t scope) { return scopes_[scope]; }
   size_t innermost() const { return scopes_.size() - 1; }
@@ -56,6 +59,11 @@ class Scopes {
   bool is_innermost_and_open(size_t scope) const {
     return scope == innermost() && !scopes_[scope].block->getTerminator();
   }
+
+  /// Emits a loop of `turns` before the loop that is open in this scope; `body` gets the turn and makes
+  /// no blocks.
+  void repeat_before_loop(size_t scope, uint64_t turns,
+                          const std::function<void(llvm::Value*)>& body);
 
   /// From here on, and until it is released, the variable is known in the innermost scope.
   void bind(Id variable, llvm::Value* value);

@@ -132,6 +132,31 @@ TEST_F(InductorLaneLoads, Padded) {
     }
 }
 
+// What is read across rows is turned square by square, in a loop: code for more rows is no longer.
+TEST_F(InductorLaneLoads, CodeOfATurnedTileDoesNotGrowWithItsRows) {
+  auto body_for = [](int64_t rows) {
+    std::string text = R"(
+  input %a: f32[64, N]
+  input %b: f32[N, 64]
+  %t: f32[N, 64] strides [1, N] = aten.transpose.int(%a, 0, 1)
+  %sum: f32[N, 64] = aten.add.Tensor(%b, %t)
+  %rows: f32[N] = aten.sum.dim_IntList(%sum, [1])
+  output %sum, %rows
+)";
+    for (size_t at = 0; (at = text.find('N')) != std::string::npos;)
+      text.replace(at, 1, std::to_string(rows));
+    return text;
+  };
+  auto bytes_for = [&](int64_t rows) {
+    std::string body = body_for(rows);
+    expect_same(body, {randn({64, rows}), randn({rows, 64})}, 1e-4);
+    return stats_of(*compiled("inductor", graph_of(body)))["object_bytes"].get<int64_t>();
+  };
+  int64_t few = bytes_for(16);
+  EXPECT_GT(few, 0);
+  EXPECT_LT(bytes_for(128), few + few / 4);
+}
+
 // Rows of changing length through one piece of code.
 TEST_F(InductorLaneLoads, OfSymbolicLength) {
   auto body = [](const Tensor& t) { return flip(t, {0}) + t.repeat({2}).narrow(0, 1, t.size(0)); };
