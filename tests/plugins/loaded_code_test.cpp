@@ -15,7 +15,7 @@ TEST(LoadedCode, FindsWhatItsCompileKept) {
   request.graph = graph_of("input %x: f32[7]\n%y: f32[7] = aten.cosh.default(%x)\noutput %y\n");
   request.compile_id = "0/0";
   auto artifact = compile_with_backend("complete", request);
-  auto loaded = load_with_backend("complete", request, artifact->serialize());
+  auto loaded = load_with_backend("complete", request, artifact->save().bytes);
   EXPECT_THAT(loaded->describe(TN_DESC_STATS_JSON), testing::HasSubstr("\"from_cache\": true"));
 }
 
