@@ -145,7 +145,8 @@ std::shared_ptr<Artifact> load_with_plugin(const BackendChoice& choice,
   if (!backend.table.load)
     throw BackendError(ErrorCode::plugin, TN_UNIMPLEMENTED,
                        message("backend {} of {} loads no saved code", name, plugin.path));
-  backend.cache = cache_scope_of(backend);  // of what is not in the saved code, such as libraries' plans
+  // What is not in the saved code, such as plans of libraries, the backend may have kept there.
+  backend.cache = cache_scope_of(backend);
   AbiRequest rq(backend.manifest, plugin.name, request, backend.cache);
   tn_artifact* artifact = nullptr;
   tn_status* status = nullptr;
