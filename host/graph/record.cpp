@@ -373,15 +373,24 @@ std::shared_ptr<Graph> GraphRecorder::finish(std::span<const Tensor> outputs) {
     if (ids.back() != no_value) graph_->value(ids.back()).flags.user_output = true;
   }
   graph_->set_outputs(std::move(ids));
-  // Values over one storage form an alias group, numbered in order of appearance.
+  // Values over one storage form an alias group, numbered in order of appearance. What inputs are
+  // said to share is kept.
   std::map<uint64_t, uint32_t> count, group;
+  uint32_t last = 0;
   storage_ids_.resize(graph_->values().size(), 0);
-  for (uint64_t s : storage_ids_) ++count[s];
+  for (ValueId v = 0; v < storage_ids_.size(); ++v) {
+    ++count[storage_ids_[v]];
+    if (uint32_t known = graph_->value(v).alias_group) {
+      group.emplace(storage_ids_[v], known);
+      last = std::max(last, known);
+    }
+  }
   for (ValueId v = 0; v < storage_ids_.size(); ++v) {
     uint64_t s = storage_ids_[v];
     if (s == 0 || count[s] < 2) continue;
-    graph_->value(v).alias_group =
-        group.emplace(s, static_cast<uint32_t>(group.size() + 1)).first->second;
+    auto [at, is_new] = group.emplace(s, last + 1);
+    if (is_new) ++last;
+    graph_->value(v).alias_group = at->second;
   }
   return graph_;
 }
