@@ -32,6 +32,8 @@ struct Affine {
 TensorMeta batch_norm_meta_of(const Tensor& input, const Affine& a, bool training) {
   require(training || (a.running_mean.defined() && a.running_var.defined()),
           "batch_norm: running_mean and running_var are needed outside of training");
+  require(a.running_mean.defined() == a.running_var.defined(),
+          "batch_norm: running_mean and running_var are given together or not at all");
   require(is_floating(input.dtype()), "batch_norm: a floating dtype is expected, found {}",
           input.dtype());
   require(input.dim() >= 2,
