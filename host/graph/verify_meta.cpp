@@ -283,7 +283,8 @@ class MetaVerifier {
     bool may_share = !schema.returns[schema.returns_list() ? 0 : r].alias.empty();
     uint32_t group = graph_.value(node.first_result + r).alias_group;
     if (may_share || group == 0 || !fake.defined() || !groups_.contains(group)) return;
-    if (std::ranges::none_of(arguments, [&](const Tensor& a) { return a.defined() && shares_storage(a, fake); }))
+    if (std::ranges::none_of(
+            arguments, [&](const Tensor& a) { return a.defined() && shares_storage(a, fake); }))
       problem(n, message("result {} has memory of its own, the graph says alias {}, which an "
                          "earlier value has",
                          r, group));

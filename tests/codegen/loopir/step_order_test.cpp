@@ -1,5 +1,5 @@
 // What has to run before what, held against a walk over the dependencies, while steps become one.
-#include <loopir/step_order.h>
+#include <loopir/fusing/step_order.h>
 
 #include <gtest/gtest.h>
 

@@ -10,14 +10,13 @@
 //   - what is folded is complete where it is read: folds run over variables that are not common,
 //   - enough rows stay independent for all threads,
 //   - what a scan or a scatter makes is read by nobody in the nest, a scan's variable stays one,
-//   and
-//     a scatter only takes in what it stores.
+//     and a scatter only takes in what it stores.
 // Pairs without a dependency (two reductions of one tensor) are fused when they walk what both
 // read in the same way. Of a buffer that many read (the gates of all steps of a recurrent layer),
 // each meets its neighbours in the program only.
 //
 // Cost: pairs grow with the steps of the program, and each success makes one group less.
-#include "kernel.h"
+#include "loopir/kernel.h"
 #include "step_order.h"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 // of the steps in bits, and one walk over all steps for two that become one.
 #pragma once
 
-#include "program.h"
+#include "loopir/program.h"
 
 #include <cstdint>
 #include <span>

@@ -8,7 +8,7 @@
 // from the least significant digit on; digits of equal stride are matched, and where one is longer
 // it is split by the shorter one (which must divide it). What comes out are the digits of the
 // common refinement, and every old variable is a sum of new ones. Cost: the number of digits.
-#include "kernel.h"
+#include "loopir/kernel.h"
 
 #include <algorithm>
 
