@@ -71,6 +71,7 @@ class GraphLowering {
   void lower_node(uint32_t number, const node& node);
   void lower_node_by_rules(const node& node);
   std::vector<uint32_t> find_memory() const;
+  std::map<Id, uint32_t> find_given(const std::vector<uint32_t>& memory);
   void lower_outputs();
   bool is_update(const node& n);
   void lower_update(const node& n);
@@ -248,14 +249,30 @@ std::vector<uint32_t> GraphLowering::find_memory() const {
   return memory;
 }
 
+// By buffer: whose memory it is, of inputs, constants and what the host makes as a view of others.
+std::map<Id, uint32_t> GraphLowering::find_given(const std::vector<uint32_t>& memory) {
+  std::map<Id, uint32_t> given;
+  auto buffer_of = [&](uint32_t id) {
+    auto view = to_.tensors[id] ? to_.as_view(*to_.tensors[id]) : std::nullopt;
+    return view ? view->buffer : none;
+  };
+  for (uint32_t id = 0; id < graph_.values(); ++id) {
+    bool is_made = graph_.value_at(id).source == TN_SRC_NODE;
+    if (is_made && memory[id] == id) continue;
+    Id buffer = buffer_of(id);
+    if (buffer == none) continue;
+    bool is_view_of_host =
+        program_.buffers[buffer].place == Buffer::Place::foreign && buffer_of(memory[id]) != buffer;
+    if (!is_made || is_view_of_host) given.emplace(buffer, memory[id]);
+  }
+  return given;
+}
+
 // An output that lies in memory as promised is that memory, or a view of it; else it is copied.
 void GraphLowering::lower_outputs() {
   std::span<const uint32_t> ids = graph_.outputs();
   std::vector<uint32_t> memory = find_memory();
-  std::map<Id, uint32_t> given;  // whose memory the buffers of inputs, constants and outputs are
-  for (uint32_t id = 0; id < graph_.values(); ++id)
-    if (graph_.value_at(id).source != TN_SRC_NODE && to_.tensors[id])
-      if (auto view = to_.as_view(*to_.tensors[id])) given.emplace(view->buffer, id);
+  std::map<Id, uint32_t> given = find_given(memory);
   for (uint32_t slot = 0; slot < ids.size(); ++slot) {
     Output out;
     if (ids[slot] == TN_NO_VALUE) {

@@ -231,7 +231,7 @@ Lowered Functionalizer::run() {
 
 void simplify_lowered(Graph& graph, const LowerOptions& options) {
   fold_constants(graph);
-  canonicalize(graph);
+  canonicalize(graph, {.keep_forward_copies = options.training});
   if (options.merge_expressions) merge_common_subexpressions(graph);
   if (options.remove_dead_code) remove_dead_code(graph, {.keep_random = true});
 }

@@ -40,6 +40,7 @@ struct PointwiseState {
   uint32_t divisors[Formula::max_entries] = {};  // bit i: input i divides, with a remainder
   uint32_t exponent[Formula::max_entries] = {};  // bit i: input i, and no other, makes exponents
   uint64_t promoting = 0;  // bit i: argument i, when a number, takes part in promotion
+  uint64_t scaling = 0;    // bit i: argument i is a factor that has to fit the result's dtype
   std::atomic<Plan*> plans{nullptr};
   std::mutex binding;
 };
@@ -54,6 +55,10 @@ bool promotes(const SchemaArg& arg) {
   return arg.type.base == BaseType::scalar &&
          (arg.name == "other" || arg.name == "exponent" || arg.name == "self" ||
           arg.name == "min" || arg.name == "max");
+}
+
+bool scales(const SchemaArg& arg) {
+  return arg.type.base == BaseType::scalar && arg.name == "alpha";
 }
 
 uint32_t divisors_of(const ScalarProgram& program) {
@@ -73,8 +78,10 @@ uint32_t divisors_of(const ScalarProgram& program) {
     fresh->divisors[i] = divisors_of(fresh->programs[i]);
     fresh->exponent[i] = exponent_of(fresh->programs[i]);
   }
-  for (size_t i = 0; i < op.schema.args.size(); ++i)
+  for (size_t i = 0; i < op.schema.args.size(); ++i) {
     fresh->promoting |= uint64_t{promotes(op.schema.args[i])} << i;
+    fresh->scaling |= uint64_t{scales(op.schema.args[i])} << i;
+  }
   PointwiseState* expected = nullptr;
   if (op.pointwise.compare_exchange_strong(expected, fresh, std::memory_order_acq_rel))
     return *fresh;
@@ -148,6 +155,15 @@ Dtype promoted_type(const CallArgs& call, const formula::PointwiseFormula& f,
   return dtype;
 }
 
+[[gnu::noinline]] void check_factors(const CallArgs& call, uint64_t scaling, Dtype dtype) {
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    require(
+        !(scaling >> i & 1) || !call.args[i].is_number() || !call.args[i].number().is_floating(),
+        "{}: argument {} of a result of {} must be an integer, found a floating number; cast the "
+        "input to a floating dtype",
+        call.op->name, call.op->schema.args[i].name, dtype);
+}
+
 void read_tensor(const CallArgs& call, uint32_t arg, bool is_mask, Inputs& in,
                  Promotion& promotion) {
   const Tensor& t = *call.args[arg].as<Tensor>();
@@ -189,6 +205,8 @@ void read_inputs(const CallArgs& call, bool with_values, Inputs& in) {
   }
   ensure(in.n == f.n_inputs, "a formula's parameters do not match its schema");
   in.promoted = promoted_type(call, f, promotion);
+  if (in.state->scaling && !is_floating(in.promoted)) [[unlikely]]
+    check_factors(call, in.state->scaling, in.promoted);
 }
 
 const BoundProgram* find_plan(const PointwiseState& state, const PointwiseState::Key& key) {

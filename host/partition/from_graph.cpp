@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/sym/cost_hint.h"
+#include "graph/passes/passes.h"
 #include "graph/record.h"
 #include "ops/op_table.h"
 
@@ -115,6 +116,9 @@ class Viewer {
     call.draws = (op.tags & TN_TAG_RANDOM) != 0;
     call.builtin = is_builtin(op.name);
     note_region(node, call);
+    // Who copies a value may write what it was computed from before the backward runs.
+    bool is_kept = call.region < 0 && !node.is_backward && is_plain_copy(graph_, n);
+    if (is_kept) call.recompute = JointNode::Recompute::must_save;
     add_arguments(node, call);
     if (!is_tuple) {
       add(std::move(call), display_name(graph_, node.first_result), node.first_result);

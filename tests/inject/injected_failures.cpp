@@ -25,6 +25,8 @@ namespace fs = std::filesystem;
 
 const char* own_path = nullptr;
 
+constexpr int no_memory = 77;  // the status of a child of this program
+
 class Injected : public testing::Test {
  protected:
   void SetUp() override {
@@ -95,6 +97,18 @@ class Injected : public testing::Test {
     return status != 0;
   }
 
+  /// Fails each allocation of a line: how many of them it cannot do without.
+  long failures_of(const std::string& line) {
+    EXPECT_EQ(run("COUNT_ALLOCATIONS=count", line), 0) << text_of("err.txt");
+    long n = std::stol(text_of("count")), failed = 0;
+    for (long at = 1; at <= n; ++at) {
+      int status = run("FAIL_ALLOCATION=" + std::to_string(at), line);
+      EXPECT_TRUE(status == 0 || status == no_memory) << at << ": " << status;
+      failed += status == no_memory;
+    }
+    return failed;
+  }
+
   static constexpr int n_points = 41;
   std::string folder_, expected_;
 };
@@ -103,8 +117,6 @@ class Injected : public testing::Test {
 bool policy_exists() {
   return std::system(("'" + std::string(own_path) + "' --without-code /bin/true").c_str()) == 0;
 }
-
-constexpr int no_memory = 77;  // the status of a child of this program
 
 const std::string eager = "./tenon run points.tng --backend eager --config dynamo.toml";
 
@@ -115,15 +127,8 @@ TEST_F(Injected, OneAllocationThatFailsIsAnErrorOrNothing) {
 TEST_F(Injected, NoMemoryAtAllIsAnError) { fail_allocations("FAIL_ALLOCATIONS", eager); }
 
 TEST_F(Injected, ValuesOfFlagsAreCopiedOrNot) {
-  const std::string line = "./own --copy-values";
-  ASSERT_EQ(run("COUNT_ALLOCATIONS=count", line), 0) << text_of("err.txt");
-  long n = std::stol(text_of("count")), failed = 0;
-  for (long at = 1; at <= n; ++at) {
-    int status = run("FAIL_ALLOCATION=" + std::to_string(at), line);
-    EXPECT_TRUE(status == 0 || status == no_memory) << at << ": " << status;
-    failed += status == no_memory;
-  }
-  EXPECT_GE(failed, 12);  // four kinds of copies of three values at least
+  // Four kinds of copies of three values at least.
+  EXPECT_GE(failures_of("./own --copy-values"), 12);
 }
 
 TEST_F(Injected, WithoutThreadsOneDoesTheWork) {

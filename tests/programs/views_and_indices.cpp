@@ -50,6 +50,21 @@ TENON_PROGRAM(WindowsThatOverlapAreArguments, 16) {
   }
 }
 
+// What is cloned of one of them stays, whatever becomes of their memory.
+TENON_PROGRAM(AWindowIsClonedAndWritten, 8) {
+  auto f = run.compile([](const Tensor& a, const Tensor& b) {
+    Tensor kept = a.clone();
+    a.relu_();
+    return std::tuple(kept, kept * 0.5, b.sum());
+  });
+  for (int i = 0; i < 8; ++i) {
+    int64_t n = i < 4 ? 2 : i;
+    Tensor base = arange(3 * n + 3).to(Dtype::f32).reshape({n + 1, 3}) - 4.0;
+    auto [kept, half, sum] = f(base.narrow(0, 0, n), base.narrow(0, 1, n));
+    run.log(kept, half, sum, base);
+  }
+}
+
 TENON_PROGRAM(DtypesAndEmptyBatchesInTurn, 24) {
   Tensor w = row({1, 2, -1});
   auto f = run.compile([&](const Tensor& x) {

@@ -30,6 +30,7 @@
 #include <atomic>
 #include <bit>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -164,10 +165,11 @@ class Central {
 
 Central& central() {
   static Central* const instance = [] {
-    auto* made = new Central;  // lives as long as the process: threads may free while it exits
-    pthread_atfork([] { central().lock(); }, [] { central().unlock(); },
-                   [] { central().unlock(); });
-    return made;
+    auto made = std::make_unique<Central>();
+    if (pthread_atfork([] { central().lock(); }, [] { central().unlock(); },
+                       [] { central().unlock(); }) != 0)
+      throw std::bad_alloc();
+    return made.release();  // lives as long as the process: threads may free while it exits
   }();
   return *instance;
 }
@@ -190,8 +192,9 @@ thread_local ThreadEnd thread_end;
 template <class Step>
 auto with_cache(Step step) {
   if (my_cache == nullptr && !thread_end.over) {
-    my_cache = new ThreadCache;
-    central().add_thread(*my_cache);
+    auto made = std::make_unique<ThreadCache>();
+    central().add_thread(*made);
+    my_cache = made.release();
   }
   if (my_cache != nullptr) return step(*my_cache);
   struct Passing : ThreadCache {

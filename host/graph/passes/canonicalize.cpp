@@ -7,7 +7,9 @@
 //      operands have the same described layout, because the first one decides the result's strides.
 //   2. A view with the dtype, sizes, strides and offset of what it views is that value.
 //   3. A copy (`clone`, `_to_copy`) with the described layout of its source is that value, where
-//      nobody writes either and the copy does not leave the graph.
+//      nobody writes either and the copy does not leave the graph. Between a forward and a backward
+//      the caller may write an input, from which a copy is not to be computed again: copies of the
+//      forward can be kept.
 //   2 and 3 hold only where nobody writes the memory or metadata of the values, and never for
 //   outputs: a caller who got two tensors gets two tensors. `detach` stays where a gradient would
 //   flow.
@@ -24,8 +26,9 @@ namespace {
 
 class Canonicalizer {
  public:
-  explicit Canonicalizer(Graph& graph)
+  Canonicalizer(Graph& graph, const CanonicalOptions& options)
       : graph_(graph),
+        options_(options),
         classes_(graph),
         replacement_(graph.values().size(), no_value),
         dead_(graph.nodes().size()) {}
@@ -83,8 +86,9 @@ class Canonicalizer {
            !(needs_grad && op.def->vjp.kind == Vjp::Kind::none);
   }
 
-  bool is_idle_copy(const OpEntry& op, ValueId result) const {
-    return op.def->tags & OpTags::copy && !classes_.escapes(result);
+  bool is_idle_copy(const Node& node, const OpEntry& op) const {
+    return op.def->tags & OpTags::copy && !classes_.escapes(node.first_result) &&
+           (node.is_backward || !options_.keep_forward_copies);
   }
 
   bool remove_identity(NodeId n) {
@@ -98,13 +102,14 @@ class Canonicalizer {
     if (!same_meta(graph_.value(source), graph_.value(result)) || is_output(result) ||
         classes_.is_written(source) || classes_.is_written(result))
       return false;
-    if (!is_identity_view(op, source, result) && !is_idle_copy(op, result)) return false;
+    if (!is_identity_view(op, source, result) && !is_idle_copy(node, op)) return false;
     replacement_[result] = source;
     dead_[n] = true;
     return true;
   }
 
   Graph& graph_;
+  const CanonicalOptions& options_;
   AliasClasses classes_;
   std::vector<ValueId> replacement_;
   std::vector<bool> dead_;
@@ -112,6 +117,16 @@ class Canonicalizer {
 
 }  // namespace
 
-bool canonicalize(Graph& graph) { return Canonicalizer(graph).run(); }
+bool canonicalize(Graph& graph, const CanonicalOptions& options) {
+  return Canonicalizer(graph, options).run();
+}
+
+bool is_plain_copy(const Graph& graph, NodeId n) {
+  const Node& node = graph.node(n);
+  if (!(entry_of(node.op).def->tags & OpTags::copy) || node.args[0].tag != Tag::ref) return false;
+  const GraphValue &source = graph.value(static_cast<ValueId>(node.args[0].payload)),
+                   &result = graph.value(node.first_result);
+  return same_meta(source, result);
+}
 
 }  // namespace tenon

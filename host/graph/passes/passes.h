@@ -29,9 +29,17 @@ struct FoldOptions {
 /// Replaces nodes over constants, or over nothing, by their results.
 bool fold_constants(Graph& graph, const FoldOptions& options = {});
 
+struct CanonicalOptions {
+  /// Keep copies in a forward: the caller may write an input before the backward runs, and what was
+  /// copied is not to be computed again from it.
+  bool keep_forward_copies = false;
+};
 /// Orders the operands of commutative ops by value and removes copies and views that change
 /// nothing.
-bool canonicalize(Graph& graph);
+bool canonicalize(Graph& graph, const CanonicalOptions& options = {});
+
+/// Whether the node gives argument 0 in memory of its own and changes nothing else.
+bool is_plain_copy(const Graph& graph, NodeId n);
 
 /// Floating types that hold less than f64.
 inline bool is_narrow_floating(Dtype dtype) { return is_floating(dtype) && dtype != Dtype::f64; }

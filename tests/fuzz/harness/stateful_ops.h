@@ -34,6 +34,12 @@ inline bool is_expanded(const Tensor& t) {
   return is;
 }
 
+/// Integers have no fractions as factors.
+inline Tensor add_scaled(const Tensor& a, const Tensor& b, double real) {
+  bool is_fraction = is_of_floats(a) || is_of_floats(b);
+  return a.add(b, is_fraction ? Number(real) : Number(static_cast<int64_t>(real) + 2));
+}
+
 /// `real` is a number of the host.
 inline Tensor computed(const Tensor& a, const Tensor& b, uint32_t kind, uint32_t n, double real) {
   int64_t d = pick_dim(a, n);
@@ -72,7 +78,7 @@ inline Tensor computed(const Tensor& a, const Tensor& b, uint32_t kind, uint32_t
     case 14:
       return a.dim() && static_cast<bool>(a.size(d) > 1) ? a.chunk(2, d)[n / 4 % 2] : a.relu();
     default:
-      return a.add(fit(a, b), real);
+      return add_scaled(a, fit(a, b), real);
   }
 }
 

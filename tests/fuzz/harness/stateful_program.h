@@ -185,6 +185,15 @@ struct World {
   /// Compiled by itself; part of the graph inside of another.
   std::function<Tensor(const Tensor&)> inner =
       compile([](const Tensor& x) { return x.relu() + 0.5; }, {.backend = "eager"});
+
+  /// But for the network.
+  std::vector<Tensor*> tensors() {
+    std::vector<Tensor*> all = {&a->value, &b->value, &at->value};
+    for (Tensor& t : members) all.push_back(&t);
+    for (Pool* pool : {&list, &kept})
+      for (Tensor& t : *pool) all.push_back(&t);
+    return all;
+  }
 };
 
 /// The arguments of one call.

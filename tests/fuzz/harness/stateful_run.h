@@ -12,14 +12,17 @@ namespace tenon::fuzz {
 /// What a body throws by itself.
 struct Left {};
 
-/// One run of a body.
+/// One run of a body. With `noise` other than 0 what it computes is rounded otherwise, by a few
+/// units in the last place.
 class Course {
  public:
-  Course(World& world, const Arguments& arguments, Theme theme, std::string* story)
+  Course(World& world, const Arguments& arguments, Theme theme, std::string* story,
+         uint32_t noise = 0)
       : w_(world),
         in_(arguments),
         more_of_training_(theme == Theme::free_steps),
         story_(story),
+        noise_(noise),
         locals_{arguments.x, arguments.y} {}
 
   Results operator()(const std::vector<Line>& body) {
@@ -47,19 +50,20 @@ class Course {
     switch (l.kind) {
       case compute:
         say(at(s.a), "compute {} with {}, n {}", s.op % 16, name_of(at(s.b)), s.n);
-        return push(computed(at(s.a), at(s.b), s.op % 16, s.n, w_.reals[s.n % 2]));
+        return push_computed(computed(at(s.a), at(s.b), s.op % 16, s.n, w_.reals[s.n % 2]));
       case view:
         say(at(s.a), "view {}, n {}", s.op % 7, s.n);
         return push(view_of(at(s.a), s.op % 7, s.n, most_dims));
       case write:
         return write_to(at(s.a), at(s.b), s.op % 9, s.n);
       case with_number:
-        return push(numbered(at(s.a), at(s.b), s.op % 13, s.n));
+        return push_computed(numbered(at(s.a), at(s.b), s.op % 13, s.n));
       case number_of_data:
         return use_number(s);
       case branch_on_data:
         say(at(s.a), "if, kind {}", s.op % 6);
-        return block(tests_data(at(s.a), at(s.b), s.op % 6) ? l.block : l.otherwise);
+        return block(tests_data(looked_at(at(s.a)), looked_at(at(s.b)), s.op % 6) ? l.block
+                                                                                  : l.otherwise);
       case branch_on_host:
         return block(tests_host(s) ? l.block : l.otherwise);
       case loop_on_data:
@@ -83,7 +87,7 @@ class Course {
         say(at(s.a), "sizes {} with {}, n {}", s.op % 9, name_of(at(s.b)), s.n);
         return push(resized(at(s.a), at(s.b), s.op % 9, s.n));
       case read:
-        return read_data(at(s.a), at(s.b), s.op % 6, s.n);
+        return read_data(looked_at(at(s.a)), at(s.b), s.op % 6, s.n);
       case outside:
         return go_outside(s);
       case leave:
@@ -93,7 +97,7 @@ class Course {
         return push(drawn(at(s.a), s.op % 4));
       case forward:
         note("forward {}", s.a);
-        return push((*w_.net)(rows_of(at(s.a))));
+        return push_computed((*w_.net)(rows_of(at(s.a))));
       case train:
         return train_once(s);
     }
@@ -122,6 +126,22 @@ class Course {
   void push(Tensor t) {
     note("t{} = {}", locals_.size(), story_ ? to_text(t) : "");
     locals_.push_back(std::move(t));
+  }
+
+  // Views stay what they are.
+  void push_computed(Tensor t) { push(is_own(t) ? looked_at(t) : std::move(t)); }
+  /// The tensor, or one with noise.
+  Tensor looked_at(const Tensor& t) {
+    if (noise_ == 0 || !is_of_floats(t)) return t;
+    noise_ = noise_ * 1664525u + 1013904223u;
+    return t * (1 + 1e-6 * (noise_ >> 30)) + 1e-7 * (noise_ >> 28 & 3);
+  }
+  bool is_own(const Tensor& t) const {
+    auto is_apart = [&](const Tensor& other) {
+      return other.head()->storage_id != t.head()->storage_id;
+    };
+    return std::ranges::all_of(locals_, is_apart) &&
+           std::ranges::all_of(w_.tensors(), [&](const Tensor* other) { return is_apart(*other); });
   }
 
   template <class... A>
@@ -204,12 +224,12 @@ class Course {
       case 11:
         return a.dim() && static_cast<bool>(a.size(0) > 0) ? a * a.size(0) : a * real * whole;
       default:
-        return whole % 2 ? a.add(fit(a, b), real) : a.sub(real);
+        return whole % 2 ? add_scaled(a, fit(a, b), real) : a.sub(real);
     }
   }
 
   void use_number(const Statement& s) {
-    Tensor& a = at(s.a);
+    Tensor a = looked_at(at(s.a));
     say(a, "its number, kind {}, for {}", s.op % 9, s.b % 2);
     switch (s.op % 9) {
       case 0:
@@ -262,7 +282,7 @@ class Course {
 
   void loop(const Tensor& a, uint32_t n, const std::vector<Line>& lines) {
     say(a, "loop on its data, from {}", 0.2 * (n % 20));
-    Tensor s = a.to(Dtype::f32).abs().sum();
+    Tensor s = looked_at(a).to(Dtype::f32).abs().sum();
     for (int turn = 0; turn < 4 && s.item<float>() > 0.2f * static_cast<float>(n % 20); ++turn) {
       block(lines);
       s = n % 3 ? s * 0.4 : locals_.back().to(Dtype::f32).abs().sum() * 0.2;
@@ -490,6 +510,7 @@ class Course {
   const Arguments& in_;
   const bool more_of_training_;
   std::string* story_;
+  uint32_t noise_;
   Pool locals_;
   Results results_;
   bool has_left_ = false;

@@ -151,6 +151,23 @@ TENON_PROGRAM(AViewOfAWeightIsWrittenUnderNoGrad, 2) {
   }
 }
 
+// What the backward needs of an argument that the caller writes meanwhile, the body has copied.
+TENON_PROGRAM(ACopyOfAnArgumentThatIsWrittenBeforeTheBackward, 2) {
+  Tensor w = arange(6, Dtype::f32).reshape({3, 2}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor same = x.clone(), rounded = x.to(Dtype::f64).to(Dtype::f32).clone();
+    return same.matmul(w).pow(2).sum() + rounded.t().matmul(same.detach()).matmul(w).sum();
+  });
+  for (int i = 0; i < 4; ++i) {
+    w.set_grad({});
+    Tensor x = row({0.5, -0.25, float(i)}).unsqueeze(0);
+    Tensor loss = f(x);
+    x.add_(1.0);
+    loss.backward();
+    run.log(loss.detach(), w.grad());
+  }
+}
+
 // The tape takes no notice of it, as in PyTorch: the gradient is that of what stood there before.
 TENON_PROGRAM(AComparisonInPlaceHasNoGradient, 2) {
   Tensor w = arange(4, Dtype::f32).reshape({2, 2}).requires_grad_();

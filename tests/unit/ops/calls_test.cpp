@@ -69,6 +69,16 @@ TEST(PointwiseCalls, EmptyOperandsGiveEmptyResults) {
   EXPECT_THAT(strides(sum), ElementsAre(3, 1));
 }
 
+TEST(PointwiseCalls, FractionsAreNoFactorsOfIntegers) {
+  Tensor a = integers({7, -7});
+  const std::string refused = "argument alpha of a result of i64 must be an integer";
+  EXPECT_THAT(error_of([&] { a.add(a, 0.5); }), HasSubstr(refused));
+  EXPECT_THAT(error_of([&] { a.sub_(a, 2.0); }), HasSubstr(refused));
+  EXPECT_THAT(error_of([&] { rsub(a, Number(3), 0.5); }), HasSubstr(refused));
+  EXPECT_THAT(values(a.add(a, 2)), ElementsAre(21, -21));
+  EXPECT_EQ(a.add(ones({2}), 0.5).dtype(), Dtype::f32);
+}
+
 TEST(PointwiseCalls, IntegersAreNotDividedByZero) {
   Tensor a = integers({7, -7}), zero = integers({2, 0});
   const std::string refused = "an integer is divided by zero";
