@@ -4,6 +4,8 @@
 #include <blocks/text_form.h>
 #include <loopir/supported.h>
 
+#include <algorithm>
+
 using namespace tenon::plugin;
 
 namespace {
@@ -22,6 +24,19 @@ bool are_fakes(const tn_compile_request& request) {
   for (uint32_t i = 0; i < request.n_inputs; ++i)
     if (const tn_tensor* t = request.example_inputs[i]; t && (t->flags & TN_T_FAKE)) return true;
   return request.n_inputs == 0 || !request.example_inputs;
+}
+
+/// Whether a run does more than compute results: it draws, writes inputs or calls the program's code.
+bool has_effects(const tn_compile_request& request) {
+  constexpr uint64_t tags =
+      TN_TAG_RANDOM | TN_TAG_SIDE_EFFECT | TN_TAG_INPLACE | TN_TAG_HIGHER_ORDER;
+  graph g(request);
+  for (uint32_t i = 0; i < g.size(); ++i) {
+    node n = g.at(i);
+    auto is_opaque = [](const tn_arg& a) { return a.kind == TN_ARG_OPAQUE; };
+    if (n.tags & tags || std::ranges::any_of(n.arguments(), is_opaque)) return true;
+  }
+  return false;
 }
 
 /// Runs the program once, so that what is frozen is made and memory is there before the first call.
@@ -53,7 +68,7 @@ struct Ts : Backend {
     choices.freezes = given.get<bool>("freeze");
     choices.profiles = given.get<bool>("profile");
     auto out = std::make_unique<Program>(Program{blocks::compile(request, choices)});
-    if (!is_simple_ && !are_fakes(request)) warm_up(*out, request);
+    if (!is_simple_ && !are_fakes(request) && !has_effects(request)) warm_up(*out, request);
     return out;
   }
   std::unique_ptr<Program> load(const tn_compile_request& request, std::string_view bytes) {

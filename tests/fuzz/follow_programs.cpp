@@ -47,12 +47,14 @@ std::optional<Range> range_in(std::string_view input) {
   Range range;
   std::string word;
   if (!(words >> word >> range.first >> range.count) || word != "programs") return std::nullopt;
+  constexpr std::string_view backends[] = {"eager", "aot_eager", "inductor", "ts", "nnc"};
   while (words >> word) {
-    auto theme = theme_named(word);
-    if (theme)
+    if (auto theme = theme_named(word))
       range.theme = theme;
-    else
+    else if (std::ranges::find(backends, word) != std::end(backends))
       range.backend = word;
+    else
+      return std::nullopt;
   }
   return range;
 }
