@@ -5,6 +5,7 @@
 #include "core/sym/sym_int.h"
 #include "ops/forms/complex_forms.h"
 #include "ops/forms/functional_form.h"
+#include "ops/forms/out_form.h"
 #include "ops/op_ids.h"
 #include "ops/op_table.h"
 
@@ -93,11 +94,13 @@ void Functionalizer::lower_out(const Node& node, const OpEntry& op,
                                const std::vector<Value>& args) {
   const OpEntry& functional = *op.functional;
   Value results[8];
-  dispatch(functional, args.data(), functional.n_args, results, functional.n_returns);
+  uint32_t first = op.n_args - functional.n_returns;
+  const Tensor& out = values_.current(static_cast<ValueId>(node.args[first].payload));
+  std::vector<Value> given = functional_args(op, args.data(), out);
+  dispatch(functional, given.data(), functional.n_args, results, functional.n_returns);
   for (uint32_t r = 0; r < functional.n_returns; ++r) {
-    write_argument(node, op, functional.n_args + r, take<Tensor>(results[r]));
-    values_.join(node.first_result + r,
-                 static_cast<ValueId>(node.args[functional.n_args + r].payload));
+    write_argument(node, op, first + r, take<Tensor>(results[r]));
+    values_.join(node.first_result + r, static_cast<ValueId>(node.args[first + r].payload));
   }
 }
 

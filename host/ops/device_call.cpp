@@ -8,6 +8,7 @@
 #include "ops/forms/device_draws.h"
 #include "ops/forms/device_forms.h"
 #include "ops/forms/functional_form.h"
+#include "ops/forms/out_form.h"
 #include "ops/op_ids.h"
 #include "ops/op_kernels.h"
 #include "ops/pointwise.h"
@@ -302,7 +303,8 @@ bool can_compute_into_given(const CallArgs& functional, const Tensor& out) {
 void run_out_on_device(const CallArgs& call) {
   const OpEntry& op = *call.op->functional;
   std::optional<Device> device = common_device(call);
-  if (device && op.n_returns == 1 && !is_taken_by_plugin(op, device->type)) {
+  bool has_place = op.n_returns == 1 && !out_gives_options(*call.op);
+  if (device && has_place && !is_taken_by_plugin(op, device->type)) {
     const Tensor& out = *call.args[op.n_args].as<Tensor>();
     CallArgs functional{&op, call.args, call.results, op.n_args, 1};
     if (out.device() == *device && can_compute_into_given(functional, out) &&

@@ -168,19 +168,14 @@ const OpEntry* find_known(std::string_view name) {
 
 namespace {
 
-// The out form of a functional row, made when it is first asked for. Ops that take dtype and device
-// have none, nor have those whose results are lists, views or numbers.
+// The out form of a functional row, made when it is first asked for. Rows whose results are lists,
+// views or numbers have none.
 const OpEntry* derive_out_form(std::string_view name) {
-  for (const std::string& candidate : functional_names(name)) {
-    const OpEntry* row = find_known(candidate);
+  for (const OutFormOf& candidate : functional_names(name)) {
+    const OpEntry* row = find_known(candidate.functional);
     if (!row || row->functional || row->mutated_args || row->def->view) continue;
-    std::optional<Schema> schema;
-    try {
-      schema = out_schema(row->schema);
-    } catch (const UserError&) {
-      continue;
-    }
-    if (schema->args.size() != row->n_args + row->n_returns) continue;
+    std::optional<Schema> schema = out_form_schema(name, *row, candidate);
+    if (!schema) continue;
     Table& t = table();
     std::lock_guard lock(t.adding);
     auto made = t.by_name.find(name);  // another thread may have been first

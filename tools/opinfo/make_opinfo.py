@@ -6,13 +6,14 @@ For each sample input of each operator in torch.testing's op_db it writes
   DTYPE/OP.N.io.safetensors   in.N tensors among its arguments, out.N what eager PyTorch gave
 and with --grad, where the operator has gradients,
   DTYPE/OP.N.grad.pt2         a loss: the sum of the results times fixed numbers; the floating
-                              arguments are its parameters
+                              arguments, as far as PyTorch differentiates, are its parameters
   DTYPE/OP.N.grad.io.safetensors   out.0 and grad.pN
+Files of tensors have no complex128: such values go in and out as pairs of real numbers.
 What PyTorch itself cannot export is listed in DTYPE/left_out.K.txt with its reason, K being the
 part of --part, as are samples whose results are random.
 
-Runs on the CPU with one thread. Needs torch 2.13, numpy, scipy, expecttest. Neither the product nor
-its tests run this.
+Runs on the CPU with one thread. Needs torch 2.13 or later, numpy, scipy, expecttest. Neither the
+product nor its tests run this.
 
   make_opinfo.py --out opinfo                              # float32, 20 samples an op
   make_opinfo.py --out opinfo --dtype bfloat16 --samples 5 --only 'fft.*'
@@ -38,7 +39,7 @@ from torch.utils import _pytree as pytree
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../recordings"))
 import safetensors_file
 
-MAX_BYTES = 4 << 20  # of one sample
+MAX_BYTES = 64 << 20  # of one sample
 
 
 class LeftOut(Exception):
@@ -49,34 +50,39 @@ def give_up(*_):
     raise LeftOut("takes longer than 30 s")
 
 
-class Call(nn.Module):
-    """op(*args, **kwargs) with its tensors as inputs, or its floating ones as parameters."""
+def as_pairs(t):
+    return torch.view_as_real(t.resolve_conj()) if t.dtype == torch.complex128 else t
 
-    def __init__(self, op, args, kwargs, parameters):
+
+class Call(nn.Module):
+    """op(*args, **kwargs) with its tensors as inputs, or those that `is_parameter` takes as such."""
+
+    def __init__(self, op, args, kwargs, is_parameter):
         super().__init__()
         self.op = op
         self.leaves, self.spec = pytree.tree_flatten((args, kwargs))
         self.places = [i for i, v in enumerate(self.leaves) if isinstance(v, torch.Tensor)]
         self.kept = []
-        for i in self.places if parameters else []:
+        for i in self.places:
             t = self.leaves[i]
-            if t.is_floating_point():
+            if t.is_floating_point() and is_parameter(t):
                 self.register_parameter(f"p{i}", nn.Parameter(t.detach().clone()))
                 self.kept.append(i)
         self.places = [i for i in self.places if i not in self.kept]
 
     def inputs(self):
-        return tuple(self.leaves[i].detach().clone() for i in self.places)
+        return tuple(as_pairs(self.leaves[i].detach().clone()) for i in self.places)
 
     def forward(self, *tensors):
         leaves = list(self.leaves)
         for i, t in zip(self.places, tensors):
-            leaves[i] = t
+            is_pairs = self.leaves[i].dtype == torch.complex128
+            leaves[i] = torch.view_as_complex(t) if is_pairs else t
         for i in self.kept:
             leaves[i] = getattr(self, f"p{i}")
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         out = [t for t in pytree.tree_leaves(self.op(*args, **kwargs)) if isinstance(t, torch.Tensor)]
-        return self.loss(out) if self.kept else tuple(out)
+        return self.loss(out) if self.kept else tuple(as_pairs(t) for t in out)
 
     def loss(self, results):
         total = None
@@ -113,6 +119,23 @@ def recorded(module, inputs, grad):
     return io
 
 
+# Parameters are all floating tensors; where PyTorch has no gradient for one of them, those for which
+# the database wants gradients.
+def call_of(op, args, kwargs, grad):
+    if not grad:
+        return Call(op, args, kwargs, lambda t: False)
+    trial = Call(op, args, kwargs, lambda t: True)
+    if not trial.kept:
+        raise LeftOut("has no floating inputs")
+    try:
+        trial(*trial.inputs())
+    except RuntimeError as error:
+        if "is not differentiable with respect to" not in str(error):
+            raise
+        return Call(op, args, kwargs, lambda t: t.requires_grad)
+    return Call(op, args, kwargs, lambda t: True)
+
+
 def write(op, sample, path, grad):
     args, kwargs = (sample.input, *sample.args), sample.kwargs
     if isinstance(sample.input, torch.Tensor) and sample.input.layout != torch.strided:
@@ -120,9 +143,7 @@ def write(op, sample, path, grad):
     tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
     if sum(t.numel() * t.element_size() for t in tensors) > MAX_BYTES:
         raise LeftOut("has large inputs")
-    module = Call(op.op, args, kwargs, grad)
-    if grad and not module.kept:
-        raise LeftOut("has no floating inputs")
+    module = call_of(op.op, args, kwargs, grad)
     inputs = module.inputs()
     io = recorded(module, inputs, grad)
     exported = torch.export.export(module, inputs, strict=False)

@@ -26,8 +26,10 @@ def save(tensors, path, meta):
     """Raises KeyError for a dtype that the format or Tenon lacks; then no file is written."""
     head, blobs, at = {"__metadata__": dict(sorted(meta.items()))}, [], 0
     for name, t in sorted(tensors.items(), key=lambda e: (-e[1].element_size(), e[0])):
-        t = t.detach().resolve_conj().resolve_neg().contiguous()
-        raw = t.reshape(-1).view(torch.uint8).numpy().tobytes() if t.numel() else b""
+        # A copy: contiguous() leaves the strides of dimensions of one element as they are.
+        flat = t.detach().resolve_conj().resolve_neg().reshape(-1)
+        flat = torch.empty(flat.shape, dtype=flat.dtype).copy_(flat)
+        raw = flat.view(torch.uint8).numpy().tobytes() if t.numel() else b""
         head[name] = {
             "dtype": NAMES[t.dtype],
             "shape": list(t.shape),

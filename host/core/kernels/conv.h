@@ -31,6 +31,10 @@ struct ConvShape {
 // overlap, T is float, double, Half or BFloat16 (converted to float arrays as a whole). They run on
 // the threads of the pool, whose number changes no bit of a result.
 
+/// The same, or the transposed convolution, of integers: sums wrap around. On one thread.
+void conv_integers(const ConvShape& shape, bool transposed, const int64_t* x, const int64_t* weight,
+                   const int64_t* bias, int64_t* y);
+
 /// y[batch, out_channels, output] = x[batch, in_channels, input] convolved with
 /// weight[out_channels, in_per_group, kernel], plus bias[out_channels], which may be null.
 template <class T>

@@ -257,20 +257,26 @@ Tensor index_select_vjp(const Tensor& g, SymIntList sizes, int64_t dim, const Te
 }
 
 // Reads where the mask holds, else `fill`; the indices may be out of range elsewhere.
-Tensor masked_index(const Tensor& self, const Tensor& mask, TensorList indices, Number fill) {
+// Positions outside are those at the edge, as in PyTorch, also where the mask holds.
+std::vector<Tensor> within_bounds(const Tensor& self, TensorList indices) {
   std::vector<Tensor> safe;
-  for (const Tensor& t : indices)
-    safe.push_back(t.defined() ? masked_fill(t, logical_not(mask), 0) : t);
-  Tensor values = index(self, safe);
+  for (size_t d = 0; d < indices.size(); ++d) {
+    SymInt size = self.size(static_cast<int64_t>(d));
+    const Tensor& t = indices[d];
+    safe.push_back(t.defined() ? clamp(t, Number(-size), Number(size - 1)) : t);
+  }
+  return safe;
+}
+
+Tensor masked_index(const Tensor& self, const Tensor& mask, TensorList indices, Number fill) {
+  Tensor values = index(self, within_bounds(self, indices));
   return masked_fill(values, logical_not(mask), fill);
 }
 
 Tensor masked_index_put(const Tensor& self, const Tensor& mask, TensorList indices,
                         const Tensor& values) {
-  std::vector<Tensor> safe;
-  for (const Tensor& t : indices)
-    safe.push_back(t.defined() ? masked_fill(t, logical_not(mask), 0) : t);
-  return index_put(self, safe, masked_fill(values, logical_not(mask), 0), true);
+  Tensor kept = masked_fill(values, logical_not(mask), 0);
+  return index_put(self, within_bounds(self, indices), kept, true);
 }
 
 // ---- positions of nonzero elements

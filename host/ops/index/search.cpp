@@ -11,6 +11,7 @@
 #include <tenon/ops/copy.h>
 #include <tenon/ops/create.h>
 #include <tenon/ops/index.h>
+#include <tenon/ops/pointwise.h>
 #include <tenon/ops/reduce.h>
 #include <tenon/ops/view.h>
 
@@ -301,6 +302,10 @@ static constexpr OpDef index_search_rows[] = {
      .eager = [](Tensor& out, const Tensor& self, const Tensor& boundaries, bool,
                  bool right) { search_kernel(out, boundaries, self, right, Tensor()); },
      .vjp = nondiff},
+    {.schema = "bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool "
+               "right=False) -> Tensor",
+     .decomp = [](Number self, const Tensor& boundaries, bool out_int32,
+                  bool right) { return searchsorted(boundaries, self, out_int32, right); }},
     {.schema =
          "isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, "
          "bool invert=False) -> Tensor",
@@ -310,6 +315,17 @@ static constexpr OpDef index_search_rows[] = {
          },
      .eager = fn<isin_kernel>,
      .vjp = nondiff},
+    {.schema = "isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool "
+               "assume_unique=False, bool invert=False) -> Tensor",
+     .decomp = [](const Tensor& elements, Number known, bool,
+                  bool invert) { return invert ? ne(elements, known) : eq(elements, known); }},
+    {.schema = "isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool "
+               "assume_unique=False, bool invert=False) -> Tensor",
+     .decomp =
+         [](Number element, const Tensor& known, bool, bool invert) {
+           Tensor found = any(eq(known, element));
+           return invert ? logical_not(found) : found;
+         }},
     {.schema = "bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor",
      .tags = OpTags::data_dependent,
      .meta =

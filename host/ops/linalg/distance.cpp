@@ -7,6 +7,7 @@
 #include "core/threads/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
+#include "ops/promotion.h"
 #include "ops/shape_check.h"
 
 #include <tenon/ops.h>
@@ -19,7 +20,8 @@ namespace {
 
 // Each vector is divided by its own length, of which eps is the least.
 Tensor cosine_similarity_decomp(const Tensor& x1, const Tensor& x2, int64_t dim, double eps) {
-  std::vector<Tensor> both = broadcast_tensors(std::vector<Tensor>{x1, x2});
+  Dtype dtype = promote_types(x1.dtype(), x2.dtype());
+  std::vector<Tensor> both = broadcast_tensors(std::vector<Tensor>{to(x1, dtype), to(x2, dtype)});
   Tensor left = div(both[0], clamp_min(linalg_vector_norm(both[0], 2, {dim}, true), eps));
   Tensor right = div(both[1], clamp_min(linalg_vector_norm(both[1], 2, {dim}, true), eps));
   return sum(mul(left, right), {dim});

@@ -270,6 +270,13 @@ static constexpr OpDef linalg_matmul_rows[] = {
              {"mat2", "grad, self, mat2.meta", fn<right_gradient>}},
      .linear = "self * mat2",
      .autocast = Autocast::lower},
+    {.schema = "_int_mm(Tensor self, Tensor mat2) -> Tensor",
+     .decomp =
+         [](const Tensor& a, const Tensor& b) {
+           require(a.dtype() == Dtype::i8 && b.dtype() == Dtype::i8,
+                   "_int_mm: matrices of i8 are expected, found {} and {}", a.dtype(), b.dtype());
+           return mm(to(a, Dtype::i32), to(b, Dtype::i32));
+         }},
     {.schema = "bmm(Tensor self, Tensor mat2) -> Tensor",
      .tags = OpTags::matmul,
      .core = true,

@@ -202,6 +202,12 @@ static constexpr OpDef linalg_norms_rows[] = {
     {.schema = "linalg_matrix_power(Tensor self, int n) -> Tensor",
      .decomp = fn<matrix_power_decomp>},
     {.schema = "matrix_power(Tensor self, int n) -> Tensor", .decomp = fn<matrix_power_decomp>},
+    {.schema = "norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor",
+     .decomp =
+         [](const Tensor& v, int64_t power, int64_t dim) {
+           if (dim == -1) return linalg_vector_norm(v, power);
+           return linalg_vector_norm(v, power, dims_but(v, dim), true);
+         }},
     {.schema = "_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
      .decomp = [](const Tensor& v, const Tensor& g,
                   int64_t dim) { return mul(v, div(g, length_but(v, dim))); }},

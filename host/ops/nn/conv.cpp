@@ -134,8 +134,7 @@ void convolution_kernel(Tensor& out, const Tensor& input, const Tensor& weight, 
                         SymIntList stride, SymIntList padding, SymIntList dilation, bool transposed,
                         SymIntList output_padding, SymInt groups) {
   if (numel_of(out) == 0) return;
-  // There is no integer kernel; f64 holds the sums exactly up to 2^53.
-  Dtype dtype = is_floating(input.dtype()) ? input.dtype() : Dtype::f64;
+  Dtype dtype = is_floating(input.dtype()) ? input.dtype() : Dtype::i64;
   Tensor x = converted(input, dtype), w = converted(weight, dtype);
   Tensor b = bias.defined() ? converted(bias, dtype) : Tensor();
   bool direct = out.is_contiguous() && out.dtype() == dtype;
@@ -143,11 +142,16 @@ void convolution_kernel(Tensor& out, const Tensor& input, const Tensor& weight, 
   kernels::ConvShape shape = kernel_shape(
       out, input, weight,
       settings_of(weight, stride, padding, dilation, transposed, output_padding, groups));
-  dispatch_floating(dtype, "convolution", [&]<class T>() {
-    const T* bias_data = b.defined() ? data_of<T>(b) : nullptr;
-    (transposed ? kernels::conv_transposed<T>
-                : kernels::conv<T>)(shape, data_of<T>(x), data_of<T>(w), bias_data, data_of<T>(y));
-  });
+  auto run = [&]<class T>(auto conv) {
+    conv(shape, data_of<T>(x), data_of<T>(w), b.defined() ? data_of<T>(b) : nullptr, data_of<T>(y));
+  };
+  if (dtype == Dtype::i64)
+    run.template operator()<int64_t>(
+        [&](const auto& s, auto... data) { kernels::conv_integers(s, transposed, data...); });
+  else
+    dispatch_floating(dtype, "convolution", [&]<class T>() {
+      run.template operator()<T>(transposed ? kernels::conv_transposed<T> : kernels::conv<T>);
+    });
   if (!direct) copy_elements(out, y);
 }
 
@@ -406,6 +410,14 @@ static constexpr OpDef nn_conv_rows[] = {
      .tags = OpTags::convolution,
      .decomp = fn<conv_padding_decomp>,
      .autocast = Autocast::lower},
+    // [time, batch, channels]
+    {.schema = "conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor",
+     .decomp =
+         [](const Tensor& self, const Tensor& weight, const Tensor& bias, int64_t pad) {
+           Tensor out = conv1d(permute(self, {1, 2, 0}), permute(weight, {2, 1, 0}), bias,
+                               {SymInt(1)}, {SymInt(pad)});
+           return permute(out, {2, 0, 1}).contiguous();
+         }},
     {.schema =
          "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
          "SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) "

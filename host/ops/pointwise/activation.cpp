@@ -225,6 +225,7 @@ static constexpr OpDef pointwise_activation_rows[] = {
          }},
     {.schema = "rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool "
                "training=False, Generator? generator=None) -> Tensor",
+     .variants = in_place,
      .tags = OpTags::random,
      .decomp =
          [](const Tensor& self, Number lower, Number upper, bool training, Value) {

@@ -28,31 +28,8 @@ constexpr Formula div_mode_formula =
             {"trunc", pointwise<numbers>([](auto x, auto y) { return truncdiv(x, y); })},
             {"floor", pointwise<numbers>([](auto x, auto y) { return floordiv(x, y); })}});
 
-}  // namespace
-
-namespace {
-
-// The in-place forms of pow have names of their own, so they are not derived.
-Tensor stored(const Tensor& self, const Tensor& power) {
-  require(can_cast(power.dtype(), self.dtype()),
-          "pow_: a result of dtype {} cannot be stored in self of dtype {}", power.dtype(),
-          self.dtype());
-  return copy_(self, power);
-}
-
-// The derivative reads what self was before the write.
-Tensor kept(const Tensor& self, bool is_recorded) {
-  return is_recorded && thread_modes.grad_enabled ? clone(self) : self;
-}
-
-Tensor raised_to_tensor(const Tensor& self, const Tensor& exponent) {
-  bool is_recorded = self.requires_grad() || exponent.requires_grad();
-  return stored(self, pow(kept(self, is_recorded), exponent));
-}
-
-Tensor raised_to_number(const Tensor& self, Number exponent) {
-  return stored(self, pow(kept(self, self.requires_grad()), exponent));
-}
+// fmax and fmin give the first argument where it wins, and where the other one is NaN.
+Tensor is_first(const Tensor& wins, const Tensor& other) { return wins.logical_or(other.isnan()); }
 
 // NaN lies nowhere, so it has no gradient.
 Tensor outside(const Tensor& x, std::optional<Number> low, std::optional<Number> high) {
@@ -183,12 +160,6 @@ static constexpr OpDef pointwise_arithmetic_rows[] = {
      .core = true,
      .formula = pointwise<numbers>([](auto x, auto y) { return pow(x, y); }),
      .complex = fn<complex_pow>},
-    {.schema = "pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
-     .decomp = [](const Tensor& self,
-                  const Tensor& exponent) { return raised_to_tensor(self, exponent); }},
-    {.schema = "pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
-     .decomp = [](const Tensor& self,
-                  Number exponent) { return raised_to_number(self, exponent); }},
     {.schema = "pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
      .core = true,
      .formula = pointwise<numbers>([](auto x, auto y) { return pow(x, y); })},
@@ -207,21 +178,19 @@ static constexpr OpDef pointwise_arithmetic_rows[] = {
          [](auto x, auto y) { return select(x != x, y, select(y != y, x, max(x, y))); }),
      .vjp = {{"self", "grad, self, other",
               [](const Tensor& g, const Tensor& a,
-                 const Tensor&
-                     b) { return g.masked_fill(a.ge(b).logical_or(b.isnan()).logical_not(), 0); }},
+                 const Tensor& b) { return g.masked_fill(is_first(a.ge(b), b).logical_not(), 0); }},
              {"other", "grad, self, other",
               [](const Tensor& g, const Tensor& a,
-                 const Tensor& b) { return g.masked_fill(a.ge(b).logical_or(b.isnan()), 0); }}}},
+                 const Tensor& b) { return g.masked_fill(is_first(a.ge(b), b), 0); }}}},
     {.schema = "fmin(Tensor self, Tensor other) -> Tensor",
      .formula = pointwise<all>(
          [](auto x, auto y) { return select(x != x, y, select(y != y, x, min(x, y))); }),
      .vjp = {{"self", "grad, self, other",
               [](const Tensor& g, const Tensor& a,
-                 const Tensor&
-                     b) { return g.masked_fill(a.le(b).logical_or(b.isnan()).logical_not(), 0); }},
+                 const Tensor& b) { return g.masked_fill(is_first(a.le(b), b).logical_not(), 0); }},
              {"other", "grad, self, other",
               [](const Tensor& g, const Tensor& a,
-                 const Tensor& b) { return g.masked_fill(a.le(b).logical_or(b.isnan()), 0); }}}},
+                 const Tensor& b) { return g.masked_fill(is_first(a.le(b), b), 0); }}}},
     {.schema = "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
      .variants = in_place,
      .core = true,
@@ -334,7 +303,7 @@ static constexpr OpDef pointwise_arithmetic_rows[] = {
     {.schema = "heaviside(Tensor self, Tensor values) -> Tensor",
      .variants = in_place,
      .formula =
-         pointwise<all>([](auto x, auto v) { return select(x == 0, v, select(x < 0, 0, 1)); }),
+         pointwise<all>([](auto x, auto v) { return select(x == 0, v, select(x > 0, 1, 0)); }),
      .vjp = nondiff},
     {.schema = "xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
      .variants = in_place,

@@ -7,6 +7,9 @@
 #include "ops/pointwise/by_element.h"
 #include "ops/pointwise/special_functions.h"
 
+#include <tenon/ops/create.h>
+#include <tenon/ops/pointwise.h>
+
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -69,33 +72,70 @@ double airy_ai(double x) {
          (std::cyl_bessel_j(third, z) - std::cyl_neumann(third, z) * std::numbers::inv_sqrt3);
 }
 
+// Of a function of order 1: that of order 0 less the function over x. Both odd ones begin with x/2.
+Tensor order_1_vjp(const Tensor& g, const Tensor& order_0, const Tensor& y, const Tensor& x) {
+  return g.mul(order_0.sub(y.div(x)));
+}
+
+Tensor odd_order_1_vjp(const Tensor& g, const Tensor& order_0, const Tensor& y, const Tensor& x) {
+  return where(x.eq(0), g.mul(0.5), order_1_vjp(g, order_0, y, x));
+}
+
 }  // namespace
 
 static constexpr OpDef pointwise_bessel_rows[] = {
     {.schema = "special_bessel_j0(Tensor self) -> Tensor",
      .meta = float_meta,
-     .eager = map_kernel<bessel_j0>},
+     .eager = map_kernel<bessel_j0>,
+     .vjp = {{"self", "grad, self",
+              [](const Tensor& g, const Tensor& x) { return g.mul(special_bessel_j1(x)).neg(); }}}},
     {.schema = "special_bessel_j1(Tensor self) -> Tensor",
      .meta = float_meta,
-     .eager = map_kernel<bessel_j1>},
+     .eager = map_kernel<bessel_j1>,
+     .vjp = {{"self", "grad, self, result",
+              [](const Tensor& g, const Tensor& x, const Tensor& y) {
+                return odd_order_1_vjp(g, special_bessel_j0(x), y, x);
+              }}}},
     {.schema = "special_bessel_y0(Tensor self) -> Tensor",
      .meta = float_meta,
-     .eager = map_kernel<bessel_y0>},
+     .eager = map_kernel<bessel_y0>,
+     .vjp = {{"self", "grad, self",
+              [](const Tensor& g, const Tensor& x) { return g.mul(special_bessel_y1(x)).neg(); }}}},
     {.schema = "special_bessel_y1(Tensor self) -> Tensor",
      .meta = float_meta,
-     .eager = map_kernel<bessel_y1>},
+     .eager = map_kernel<bessel_y1>,
+     .vjp = {{"self", "grad, self, result",
+              [](const Tensor& g, const Tensor& x, const Tensor& y) {
+                return order_1_vjp(g, special_bessel_y0(x), y, x);
+              }}}},
     {.schema = "special_modified_bessel_i0(Tensor self) -> Tensor",
      .meta = float_meta,
-     .eager = map_kernel<bessel_i0>},
+     .eager = map_kernel<bessel_i0>,
+     .vjp = {{"self", "grad, self",
+              [](const Tensor& g, const Tensor& x) {
+                return g.mul(special_modified_bessel_i1(x));
+              }}}},
     {.schema = "special_modified_bessel_i1(Tensor self) -> Tensor",
      .meta = float_meta,
-     .eager = map_kernel<bessel_i1>},
+     .eager = map_kernel<bessel_i1>,
+     .vjp = {{"self", "grad, self, result",
+              [](const Tensor& g, const Tensor& x, const Tensor& y) {
+                return odd_order_1_vjp(g, special_modified_bessel_i0(x), y, x);
+              }}}},
     {.schema = "special_modified_bessel_k0(Tensor self) -> Tensor",
      .meta = float_meta,
-     .eager = map_kernel<plain_k<0>>},
+     .eager = map_kernel<plain_k<0>>,
+     .vjp = {{"self", "grad, self",
+              [](const Tensor& g, const Tensor& x) {
+                return g.mul(special_modified_bessel_k1(x)).neg();
+              }}}},
     {.schema = "special_modified_bessel_k1(Tensor self) -> Tensor",
      .meta = float_meta,
-     .eager = map_kernel<plain_k<1>>},
+     .eager = map_kernel<plain_k<1>>,
+     .vjp = {{"self", "grad, self, result",
+              [](const Tensor& g, const Tensor& x, const Tensor& y) {
+                return order_1_vjp(g, special_modified_bessel_k0(x).neg(), y, x);
+              }}}},
     {.schema = "special_scaled_modified_bessel_k0(Tensor x) -> Tensor",
      .meta = float_meta,
      .eager = map_kernel<scaled_k<0>>},

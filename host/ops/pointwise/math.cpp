@@ -193,6 +193,7 @@ static constexpr OpDef pointwise_math_rows[] = {
      })},
     {.schema = "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) "
                "-> Tensor",
+     .variants = in_place,
      .decomp =
          [](const Tensor& x, std::optional<double> nan, std::optional<double> posinf,
             std::optional<double> neginf) {

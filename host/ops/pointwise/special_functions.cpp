@@ -4,10 +4,14 @@
 //   the argument is small, and an expansion that converges to full precision where it is large.
 // Method: Bessel I: the ascending series to 25, Hankel's expansion beyond, where its smallest term
 //   is below e^-50. erfcx: exp * erfc to 2, Laplace's continued fraction beyond. Incomplete gamma:
-//   the series below a + 1, the continued fraction by Lentz's rule above. Hurwitz zeta:
-//   Euler-Maclaurin from the tenth term. Quantiles: quotients of polynomials (Wichura).
-// Cost: tens of terms an element; these are rare ops. Quantiles: 4 ns, in the tails 15.
-// Source: Abramowitz and Stegun, Handbook of Mathematical Functions, chapters 6, 7, 9, 23 and 26.
+//   the series below a + 1, the continued fraction by Lentz's rule above; where a is large, Temme's
+//   expansion around the normal distribution. Hurwitz zeta: Euler-Maclaurin from the tenth term;
+//   below zero the terms on either side of zero are two zetas of positive arguments.
+//   Quantiles: quotients of polynomials (Wichura).
+// Cost: tens of terms an element, whatever its value; these are rare ops. Quantiles: 4 ns, in the
+//   tails 15.
+// Source: Abramowitz and Stegun, Handbook of Mathematical Functions, chapters 6, 7, 9, 23 and 26;
+//   N. M. Temme, "The asymptotic expansion of the incomplete gamma functions", 1979.
 #include "ops/pointwise/special_functions.h"
 
 #include <cmath>
@@ -70,6 +74,33 @@ double upper_by_fraction(double a, double x) {
   }
   return h * gamma_factor(a, x);
 }
+
+// mu - log(1 + mu) without cancellation near zero.
+double log_gap(double mu) {
+  if (std::fabs(mu) > 0.1) return mu - std::log1p(mu);
+  double power = mu * mu, sum = 0;
+  for (int k = 2; k < 20; ++k, power *= -mu) sum += power / k;
+  return sum;
+}
+
+// The share below (sign 1) or above (sign -1) x where a is large. The corrections only count where
+// eta, the distance from the middle, is small: there both of their series converge quickly.
+double share_by_normal(double a, double x, double sign) {
+  constexpr double first[] = {-1.0 / 3,          1.0 / 12,           -2.0 / 135,       1.0 / 864,
+                              3.527336860671e-4, -1.787551440329e-4, 3.919263178522e-5};
+  constexpr double second[] = {-1.0 / 540, -1.0 / 288, 1.0 / 378, -9.902263374486e-4};
+  double mu = (x - a) / a;
+  double eta = std::copysign(std::sqrt(2 * log_gap(mu)), mu);
+  double share = std::erfc(-sign * eta * std::sqrt(a / 2)) / 2;
+  double density = std::exp(-a * eta * eta / 2) / std::sqrt(2 * std::numbers::pi * a);
+  if (density == 0) return share;
+  double correction = 0, power = 1;
+  for (int k = 0; k < 7; ++k, power *= eta)
+    correction += power * (first[k] + (k < 4 ? second[k] / a : 0));
+  return share - sign * density * correction;
+}
+
+constexpr double large_shape = 1e4;
 
 // Of the normal quantile, by p - 1/2 in the middle and by sqrt(-log p) in the tails: M. J. Wichura,
 // "The Percentage Points of the Normal Distribution", algorithm AS 241, 1988; 16 digits.
@@ -151,13 +182,12 @@ double normal_quantile(double p) {
   return q < 0 ? -x : x;
 }
 
-double hurwitz_zeta(double s, double q) {
-  if (s == 1) return infinity;
-  if (s < 1) return not_a_number;
-  if (q <= 0) {
-    if (q == std::floor(q)) return infinity;
-    if (s != std::floor(s)) return not_a_number;
-  }
+namespace {
+
+// s > 1, q > 0
+double zeta_of_positive(double s, double q) {
+  if (std::isinf(s)) return q > 1 ? 0 : q == 1 ? 1 : infinity;
+  if (std::isinf(q)) return 0;
   // Bernoulli numbers B2, B4, ... over (2k)!.
   constexpr double terms[] = {1.0 / 12,           -1.0 / 720,     1.0 / 30240,
                               -1.0 / 1209600,     1.0 / 47900160, -691.0 / 1307674368000.0,
@@ -165,7 +195,7 @@ double hurwitz_zeta(double s, double q) {
   constexpr int first = 10;
   double sum = 0;
   int n = 0;
-  for (; n < first || q + n <= first; ++n) sum += std::pow(q + n, -s);
+  for (; n < first; ++n) sum += std::pow(q + n, -s);
   double at = q + n, power = std::pow(at, -s);
   sum += power * at / (s - 1) + power / 2;
   double rising = s;
@@ -176,6 +206,21 @@ double hurwitz_zeta(double s, double q) {
     power /= at * at;
   }
   return sum;
+}
+
+}  // namespace
+
+double hurwitz_zeta(double s, double q) {
+  if (std::isnan(q) || !(s >= 1)) return not_a_number;
+  if (s == 1) return infinity;
+  if (q > 0) return zeta_of_positive(s, q);
+  if (q == std::floor(q)) return infinity;
+  if (std::isinf(s)) return infinity;
+  if (s != std::floor(s)) return not_a_number;
+  // Terms below zero are those from 1 - part upwards, up to the one at -q.
+  double part = q - std::floor(q), sign = std::fmod(s, 2) == 0 ? 1 : -1;
+  double below = zeta_of_positive(s, 1 - part) - zeta_of_positive(s, 1 - q);
+  return zeta_of_positive(s, part) + sign * below;
 }
 
 double polygamma_of(int64_t n, double x) {
@@ -195,6 +240,7 @@ double lower_gamma(double a, double x) {
   if (x == 0) return 0;
   if (std::isinf(a)) return std::isinf(x) ? not_a_number : 0;
   if (std::isinf(x)) return 1;
+  if (a > large_shape) return share_by_normal(a, x, 1);
   return x < a + 1 ? lower_by_series(a, x) : 1 - upper_by_fraction(a, x);
 }
 
@@ -204,6 +250,7 @@ double upper_gamma(double a, double x) {
   if (x == 0) return 1;
   if (std::isinf(a)) return std::isinf(x) ? not_a_number : 1;
   if (std::isinf(x)) return 0;
+  if (a > large_shape) return share_by_normal(a, x, -1);
   return x < a + 1 ? 1 - lower_by_series(a, x) : upper_by_fraction(a, x);
 }
 

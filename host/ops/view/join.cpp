@@ -1,9 +1,11 @@
 // Tensors put side by side: cat, stack and their named directions.
+#include "core/sym/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/promotion.h"
 #include "ops/shapes.h"
 
+#include <tenon/ops/nn.h>
 #include <tenon/ops/view.h>
 
 namespace tenon::ops {
@@ -92,6 +94,26 @@ Tensor joined_columns(TensorList tensors) {
   return cat(parts, 1);
 }
 
+// As long as the longest one.
+Tensor padded_sequences(TensorList sequences, bool batch_first, double value,
+                        std::string_view side) {
+  require(!sequences.empty(), "pad_sequence: at least one sequence is expected");
+  require(side == "left" || side == "right",
+          "pad_sequence: padding_side must be left or right, found {}", side);
+  SymInt longest = 0;
+  for (const Tensor& t : sequences) {
+    require(t.dim() > 0, "pad_sequence: a tensor without dimensions is not a sequence");
+    longest = sym_max(longest, t.size(0));
+  }
+  std::vector<Tensor> parts;
+  for (const Tensor& t : sequences) {
+    Dims pad(static_cast<size_t>(2 * t.dim()), SymInt(0));
+    pad[pad.size() - (side == "left" ? 2 : 1)] = longest - t.size(0);
+    parts.push_back(constant_pad_nd(t, list_of(pad), value));
+  }
+  return stack(parts, batch_first ? 0 : 1);
+}
+
 }  // namespace
 
 namespace {
@@ -140,6 +162,11 @@ static constexpr OpDef view_join_rows[] = {
          }},
     {.schema = "vstack(Tensor[] tensors) -> Tensor",
      .decomp = [](TensorList tensors) { return cat(atleast_2d(tensors), 0); }},
+    {.schema = "row_stack(Tensor[] tensors) -> Tensor",
+     .decomp = [](TensorList tensors) { return vstack(tensors); }},
+    {.schema = "pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0., "
+               "str padding_side=\"right\") -> Tensor",
+     .decomp = fn<padded_sequences>},
     {.schema = "dstack(Tensor[] tensors) -> Tensor",
      .decomp = [](TensorList tensors) { return cat(atleast_3d(tensors), 2); }},
     {.schema = "column_stack(Tensor[] tensors) -> Tensor", .decomp = fn<joined_columns>},

@@ -6,6 +6,7 @@
 #include "unit/message_of.h"
 #include "unit/ops/values_of.h"
 
+#include <tenon/autograd.h>
 #include <tenon/tenon.h>
 
 #include <cmath>
@@ -246,6 +247,23 @@ TEST(MoreRows, GroupedProductsAreThoseOfTheParts) {
   expect_near(gb, b.grad(), 1e-4);
   Tensor wrong = tensor({2, 1, 7}).to(Dtype::i32);
   EXPECT_THAT(message_of([&] { _grouped_mm(a, b, wrong); }), HasSubstr("offs must grow"));
+}
+
+TEST(MoreRows, BesselFunctionsHaveTwoDerivatives) {
+  using Function = Tensor (*)(const Tensor&);
+  const Function all[] = {special_bessel_j0,          special_bessel_j1,
+                          special_bessel_y0,          special_bessel_y1,
+                          special_modified_bessel_i0, special_modified_bessel_i1,
+                          special_modified_bessel_k0, special_modified_bessel_k1};
+  for (size_t i = 0; i < std::size(all); ++i) {
+    auto f = [&](const std::vector<Tensor>& in) { return std::vector<Tensor>{all[i](in[0])}; };
+    EXPECT_EQ(autograd::grad_check(f, {f64({0.3, 1.7, 6.5})}, {.second_order = true}), "") << i;
+  }
+  for (Function odd : {special_bessel_j1, special_modified_bessel_i1}) {
+    Tensor zero = f64({0}).requires_grad_();
+    odd(zero).backward();
+    expect_near(zero.grad(), f64({0.5}), 0);
+  }
 }
 
 TEST(MoreRows, VandermondeMatricesGoUpInPowers) {

@@ -126,6 +126,49 @@ TEST(SpecialRows, AQuantileIsWhereTheShareIs) {
     EXPECT_NEAR(found.data_ptr<double>()[i], x[i], x[i] < 3 ? 1e-13 * (2 + std::abs(x[i])) : 1e-4);
 }
 
+// The time that these take does not depend on the value. Beside half of the normal distribution a
+// third of its density remains.
+TEST(SpecialRows, GammaSharesOfLargeShapesAreNearlyNormal) {
+  for (double a : {2e4, 1e9, 1e20}) {
+    Tensor shape = full({1}, a, Dtype::f64);
+    double rest = 1 / (3 * std::sqrt(2 * 3.14159265358979323846 * a));
+    EXPECT_NEAR(values_of(igamma(shape, shape))[0], 0.5 + rest, 1e-9) << a;
+    EXPECT_NEAR(values_of(igammac(shape, shape))[0], 0.5 - rest, 1e-9) << a;
+    EXPECT_EQ(values_of(igamma(shape, shape.mul(2)))[0], 1) << a;
+    EXPECT_EQ(values_of(igammac(shape, shape.mul(0.5)))[0], 1) << a;
+  }
+}
+
+TEST(SpecialRows, GammaSharesGoOnWhereTheMethodChanges) {
+  Tensor x = tensor({9990.0, 10100.0}), below = full({2}, 10000.0, Dtype::f64);
+  Tensor above = full({2}, std::nextafter(10000.0, 20000.0), Dtype::f64);
+  std::vector<double> a = values_of(igamma(below, x)), b = values_of(igamma(above, x));
+  for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(a[i], b[i], 1e-11);
+}
+
+TEST(SpecialRows, ZetasOfFarNegativeNumbersAreThoseOfTheirFractions) {
+  Tensor two = full({1}, 2.0, Dtype::f64);
+  // Squares know no sign: all terms around x + 1/2 are twice those on one side.
+  double half = 3.14159265358979323846 * 3.14159265358979323846;
+  EXPECT_NEAR(values_of(special_zeta(two, full({1}, -1e12 + 0.5, Dtype::f64)))[0], half, 1e-11);
+  EXPECT_NEAR(values_of(special_zeta(two, full({1}, -1.5, Dtype::f64)))[0], half / 2 + 4 + 4.0 / 9,
+              1e-13);
+}
+
+TEST(SpecialRows, AtInfinity) {
+  double inf = std::numeric_limits<double>::infinity();
+  Tensor far = full({3}, inf, Dtype::f64);
+  EXPECT_EQ(values_of(special_zeta(far, tensor({0.5, 1.0, 2.0}))),
+            (std::vector<double>{inf, 1, 0}));
+  EXPECT_EQ(values_of(special_zeta(tensor({2.0, 3.0, 4.0}), far)), std::vector<double>(3, 0));
+  EXPECT_EQ(values_of(polygamma(1, far)), std::vector<double>(3, 0));
+}
+
+TEST(SpecialRows, TheStepOfWhatIsNoNumberIsZero) {
+  Tensor x = tensor({std::nan(""), -1.0, 0.0, 2.0}), at_zero = full({4}, 0.25, Dtype::f64);
+  EXPECT_EQ(values_of(heaviside(x, at_zero)), (std::vector<double>{0, 0, 0.25, 1}));
+}
+
 TEST(SpecialRows, DiagonalsAreFilledAlsoThoseThatBeginAnew) {
   Tensor high = zeros({7, 3});
   high.fill_diagonal_(1, true);
