@@ -24,7 +24,7 @@ struct Executable::Plan {
   int64_t arena_bytes = 0;
   std::vector<std::vector<Launch>> launches;                      // by item, by version
   std::map<size_t, std::shared_ptr<const ProductPlan>> products;  // by item
-  int64_t workspace = 0;  // where that of libraries lies in the arena; one call runs at a time
+  std::vector<int64_t> workspaces;  // by branch: where that of libraries lies in the arena
   std::vector<OutputShape> outputs;
 };
 
@@ -35,6 +35,7 @@ struct Executable::Call {
   std::vector<void*> pointers = {};                 // by buffer
   std::vector<tenon::plugin::tensor> tensors = {};  // by buffer: outputs, and what externs make
   tenon::plugin::tensor arena = {};
+  std::vector<tenon::plugin::tensor> kept = {};  // until the end: other branches may run beside it
 };
 
 }  // namespace inductor_cuda
