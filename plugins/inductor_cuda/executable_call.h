@@ -3,6 +3,7 @@
 
 #include "executable.h"
 
+#include <llvm/ADT/SmallVector.h>
 #include <loopir/memory.h>
 
 namespace inductor_cuda {
@@ -32,8 +33,10 @@ struct Executable::Call {
   tn_call& c;
   std::span<const int64_t> table;  // of numbers
   std::shared_ptr<const Plan> plan = nullptr;
-  std::vector<void*> pointers = {};                 // by buffer
-  std::vector<tenon::plugin::tensor> tensors = {};  // by buffer: outputs, and what externs make
+  // What most ops of an eager program have room in: the heap would take a tenth of a call.
+  static constexpr unsigned few = 12;
+  llvm::SmallVector<void*, few> pointers = {};                 // by buffer
+  llvm::SmallVector<tenon::plugin::tensor, few> tensors = {};  // by buffer: outputs, and of externs
   tenon::plugin::tensor arena = {};
   std::vector<tenon::plugin::tensor> kept = {};  // until the end: other branches may run beside it
 };

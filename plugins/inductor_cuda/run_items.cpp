@@ -32,6 +32,7 @@ struct Executable::Arguments {
     info_.push_back({TN_CUDA_ARG_NUMBER, 8, static_cast<uint16_t>(bytes), source});
   }
   void give_to(tn_cuda_launch& launch) {
+    places_.reserve(words_.size());
     for (uint64_t& word : words_) places_.push_back(&word);
     launch.args = places_.data();
     launch.arg_info = info_.data();
@@ -39,9 +40,9 @@ struct Executable::Arguments {
   }
 
  private:
-  std::vector<uint64_t> words_;
-  std::vector<tn_cuda_arg> info_;
-  std::vector<void*> places_;
+  llvm::SmallVector<uint64_t, Call::few> words_;
+  llvm::SmallVector<tn_cuda_arg, Call::few> info_;
+  llvm::SmallVector<void*, Call::few> places_;
 };
 
 namespace {
@@ -56,7 +57,7 @@ uint32_t kind_of(const loopir::Program& program, uint32_t n_symbols, uint32_t pl
                                  : uint32_t{TN_CUDA_ARG_VALUE};
 }
 
-bool is_aligned(const KernelPlan& plan, const std::vector<void*>& pointers) {
+bool is_aligned(const KernelPlan& plan, std::span<void* const> pointers) {
   return std::all_of(plan.conditions.aligned.begin(), plan.conditions.aligned.end(),
                      [&](const auto& entry) {
                        auto address = reinterpret_cast<uintptr_t>(pointers[entry.first]);
