@@ -83,9 +83,8 @@ std::vector<Tensor> BackwardCode::gradients(const Variant& half, const std::vect
     return all;
   }
   if (std::ranges::find(undefined, true) == undefined.end()) return made;
-  std::call_once(tangents_once_, [&] {
-    tangents_ = tangents_of_outputs(*half_.graph, n_saved_, undefined.size());
-  });
+  tangents_once_.run(
+      [&] { tangents_ = tangents_of_outputs(*half_.graph, n_saved_, undefined.size()); });
   for (size_t g = 0; g < made.size(); ++g) {
     bool is_reached = tangents_[g].empty();
     for (size_t t = 0; t < tangents_[g].size(); ++t)

@@ -4,6 +4,7 @@
 #include "aot/training.h"
 #include "aot/zero_tangents.h"
 #include "config/config.h"
+#include "core/threads/once.h"
 
 #include <atomic>
 #include <map>
@@ -52,7 +53,7 @@ class BackwardCode {
   std::optional<Variant> whole_;
   std::map<std::vector<bool>, const Variant*> by_tangents_;
   std::vector<std::unique_ptr<Variant>> parts_;
-  std::once_flag tangents_once_;
+  Once tangents_once_;
   std::vector<std::vector<bool>> tangents_;  // by gradient: those that lead there
 };
 

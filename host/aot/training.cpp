@@ -26,6 +26,7 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "core/threads/once.h"
 #include "graph/inline.h"
 #include "graph/interpret.h"
 #include "ops/op_table.h"
@@ -37,7 +38,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <mutex>
 
 namespace tenon {
 
@@ -90,7 +90,7 @@ struct TrainingPlan {
 
   // The forward alone, as it was before it was cut: for gradients of gradients.
   const Interpreter& replay() {
-    std::call_once(replay_once, [this] {
+    replay_once.run([this] {
       std::vector<NodeId> nodes;
       for (NodeId n = 0; n < joint->nodes().size(); ++n)
         if (!joint->node(n).is_backward) nodes.push_back(n);
@@ -115,7 +115,7 @@ struct TrainingPlan {
   uint64_t serial = next_serial();
   BackwardCode backward;
 
-  std::once_flag replay_once;
+  Once replay_once;
   std::optional<Interpreter> replayed;
   std::vector<uint32_t> replay_symbols;
 };

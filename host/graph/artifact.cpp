@@ -3,11 +3,11 @@
 
 #include "config/flags.h"
 #include "core/error.h"
+#include "core/threads/once.h"
 #include "graph/interpret.h"
 
 #include <tenon/plugin.h>
 
-#include <mutex>
 #include <optional>
 
 namespace tenon {
@@ -22,7 +22,7 @@ class InterpreterArtifact final : public Artifact {
   }
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override {
-    std::call_once(planned_, [this] { make_plan(); });
+    planned_.run([this] { make_plan(); });
     interpreter_->run(inputs, syms, outputs, steal);
   }
   std::string describe(int32_t what) const override;
@@ -37,7 +37,7 @@ class InterpreterArtifact final : public Artifact {
 
   std::shared_ptr<const Graph> graph_;
   BodyCode code_;
-  std::once_flag planned_;
+  Once planned_;
   std::optional<Interpreter> interpreter_;  // made at the first call
 };
 

@@ -3,6 +3,7 @@
 
 #include "config/config.h"
 #include "core/error.h"
+#include "core/threads/once.h"
 #include "report/log.h"
 
 #include <fcntl.h>
@@ -259,8 +260,8 @@ void reset_counters() {
 
 // Flags that cannot be read are reported by the call that needs them; there is no trace then.
 bool detail::start_listening() noexcept try {
-  static std::once_flag once;
-  std::call_once(once, [] { open_files(config::flags().logging.trace); });
+  static Once once;
+  once.run([] { open_files(config::flags().logging.trace); });
   return listening.load(std::memory_order_relaxed) > 0;
 } catch (const std::exception&) {
   return false;

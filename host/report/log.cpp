@@ -3,6 +3,7 @@
 
 #include "config/config.h"
 #include "core/error.h"
+#include "core/threads/once.h"
 #include "core/threads/thread_pool.h"
 #include "core/utf8.h"
 #include "report/log_names.h"
@@ -112,8 +113,8 @@ Settings read_settings(const config::Flags& flags) {
 }
 
 void send_config_warnings() {
-  static std::once_flag once;
-  std::call_once(once, [] {
+  static Once once;
+  once.run([] {
     config::set_warning_sink(
         [](std::string_view text) { log_line(LogLevel::warning, "config", text); });
   });

@@ -5,6 +5,7 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
+#include "core/threads/once.h"
 #include "graph/interpret.h"
 #include "graph/passes/aliasing.h"
 #include "graph/passes/passes.h"
@@ -21,7 +22,6 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 
 namespace tenon {
 
@@ -145,7 +145,7 @@ class CheckedArtifact final : public Artifact {
 
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override {
-    std::call_once(checked_, [&] { check(inputs, syms); });
+    checked_.run([&] { check(inputs, syms); });
     inner_->call(inputs, syms, outputs, steal);
   }
 
@@ -254,7 +254,7 @@ class CheckedArtifact final : public Artifact {
   std::shared_ptr<Artifact> inner_;
   ReproCompile compile_;
   Checks checks_;
-  std::once_flag checked_;
+  Once checked_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "backend/life/crash_report.h"
 #include "config/config.h"
 #include "core/tensor/tensor_impl.h"
+#include "core/threads/once.h"
 #include "formats/tensors.h"
 #include "graph/text/print.h"
 #include "report/dumps.h"
@@ -18,7 +19,6 @@
 #include <unistd.h>
 
 #include <limits>
-#include <mutex>
 
 namespace tenon {
 
@@ -137,7 +137,7 @@ class WatchedArtifact final : public Artifact {
     } catch (const std::exception& error) {
       std::span<detail::TensorHead* const> left = inputs;
       if (steal) left = {};  // they may be gone
-      std::call_once(told_, [&] { leave_repro(*graph_, repro_, error.what(), left); });
+      told_.run([&] { leave_repro(*graph_, repro_, error.what(), left); });
       throw;
     }
   }
@@ -148,7 +148,7 @@ class WatchedArtifact final : public Artifact {
   std::shared_ptr<Graph> graph_;
   std::shared_ptr<Artifact> inner_;
   ReproCompile repro_;
-  std::once_flag told_;
+  Once told_;
 };
 
 }  // namespace

@@ -50,7 +50,10 @@ Gpu& gpu_at(int32_t index) {
 
 Gpu::Gpu(int index) : index_(index) {}
 
+// Not in std::call_once(): an error that leaves it would need memory for that.
 void Gpu::open() {
+  std::lock_guard lock(opening_);
+  if (is_open_.load(std::memory_order_relaxed)) return;
   int capability = attribute(*this, api::attribute_capability_major) * 10 +
                    attribute(*this, api::attribute_capability_minor);
   if (capability < least_capability)
@@ -72,6 +75,7 @@ void Gpu::open() {
          api::host_portable | api::host_mapped);
   flag_ = new (flag) tn_cuda_error_flag{};
   staging_ = std::make_unique<Staging>(*this);
+  is_open_.store(true, std::memory_order_release);
 }
 
 void Gpu::bind() {
@@ -80,7 +84,7 @@ void Gpu::bind() {
                                      "its first use; start the process with exec or spawn instead",
                                      index_));
   require_alive();
-  std::call_once(opening_, [this] { open(); });
+  if (!is_open_.load(std::memory_order_acquire)) open();
   if (bound == this) return;
   CU_TRY(*this, "choosing the device", cuCtxSetCurrent, context_);
   bound = this;

@@ -91,7 +91,8 @@ class Gpu {
   size_t kept_bytes();
 
   int index_;
-  std::once_flag opening_;
+  std::mutex opening_;
+  std::atomic<bool> is_open_{false};
   api::Context context_ = nullptr;
   api::Pool pool_ = nullptr;
   tn_cuda_error_flag* flag_ = nullptr;

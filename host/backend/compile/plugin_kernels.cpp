@@ -8,6 +8,7 @@
 #include "core/device/provider.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/threads/once.h"
 #include "graph/text/parse.h"
 #include "ops/foreign_results.h"
 #include "ops/op_table.h"
@@ -199,18 +200,15 @@ void find_kernels(PluginCatalog& plugins, DeviceType device, FoundKernels& out) 
 }  // namespace
 
 void install_plugin_kernels() {
-  // An error must be able to leave: out of call_once() it would need memory for that.
-  static std::mutex installing;
-  static bool done = false;
-  std::lock_guard lock(installing);
-  if (done) return;
-  PluginCatalog& plugins = plugin_catalog();
-  warn_of_unusable(plugins.list());
-  FoundKernels found;
-  for (DeviceType device : devices_with_kernels(plugins)) find_kernels(plugins, device, found);
-  // Last: an error on the way here must leave none attached, since all are attached again.
-  for (const auto& [op, kernel] : found) add_foreign_kernel(op, kernel);
-  done = true;
+  static Once installed;
+  installed.run([] {
+    PluginCatalog& plugins = plugin_catalog();
+    warn_of_unusable(plugins.list());
+    FoundKernels found;
+    for (DeviceType device : devices_with_kernels(plugins)) find_kernels(plugins, device, found);
+    // Last: an error on the way here must leave none attached, since all are attached again.
+    for (const auto& [op, kernel] : found) add_foreign_kernel(op, kernel);
+  });
 }
 
 namespace {

@@ -3,6 +3,7 @@
 #include "backend/life/crash_report.h"
 
 #include "backend/life/lifetime.h"
+#include "core/threads/once.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,7 +13,6 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
-#include <mutex>
 #include <utility>
 
 namespace tenon {
@@ -106,8 +106,8 @@ LeavesGraphOnCrash::~LeavesGraphOnCrash() { compiling = before_; }
 void leave_no_graphs() { leaves_graphs = false; }
 
 void report_crashes() {
-  static std::once_flag once;
-  std::call_once(once, [] {
+  static Once once;
+  once.run([] {
     give_handlers_a_stack();
     struct sigaction action {};
     action.sa_sigaction = on_crash;
