@@ -1,14 +1,14 @@
 // Normal numbers of two uniform ones, by Box and Muller.
 //
 // Problem: a GPU draws two of them with some 60 instructions a Philox block, so what is behind the
-//   blocks counts; and they are rounded to floats, which are to be those of the CPU to one unit of the
-//   last place, so 24 bits do not suffice.
-// Method: radius = sqrt(-2 log(1 - u)) and a turn of v, in doubles. 1 - u is exact, and so is what is
-//   left of it when its power of two is taken away, m in [1/sqrt(2), sqrt(2)): -2 log(m) = -2 f + f f
-//   q(f), f = m - 1. Quarter turns are counted by adding 1.5 2^52, whose last place is 1. The radius is
-//   2e-9 off at most and sine and cosine 2e-10, a twentieth of a unit of the last place of a float.
-//   All terms but the first two have 21 bits: an instruction of a GPU has room for these, where
-//   others take two more to load them.
+//   blocks counts; and they are rounded to floats, which are to be those of the CPU to one unit of
+//   the last place, so 24 bits do not suffice.
+// Method: radius = sqrt(-2 log(1 - u)) and a turn of v, in doubles. 1 - u is exact, and so is what
+//   is left of it when its power of two is taken away, m in [1/sqrt(2), sqrt(2)): -2 log(m) =
+//   -2 f + f f q(f), f = m - 1. Quarter turns are counted by adding 1.5 2^52, whose last place is
+//   1. The radius is 2e-9 off at most and sine and cosine 2e-10, a twentieth of a unit of the last
+//   place of a float. All terms but the first two have 21 bits: an instruction of a GPU has room
+//   for these, where others take two more to load them.
 // Coefficients: tools/fit_math.py prints them.
 // Cost: 34 instructions for two numbers.
 // Reference: Box and Muller, A note on the generation of random normal deviates, 1958.

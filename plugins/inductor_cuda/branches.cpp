@@ -11,6 +11,8 @@
 
 namespace inductor_cuda {
 
+using tenon::plugin::check;
+
 namespace {
 
 constexpr size_t nothing = SIZE_MAX;
@@ -224,6 +226,31 @@ class Scheduler {
 Branches branches_of(const Parts& parts, uint32_t most) {
   if (most <= 1) return {};
   return Scheduler(parts, most).run();
+}
+
+bool is_branched(const Branches& branches, const Device& device, tn_stream* stream) {
+  const tn_cuda_api* api = device.api;
+  return branches.count > 1 && TN_HAS(api, continue_from) && api->is_recording(stream);
+}
+
+void run_on_branches(const Branches& branches, const Device& device, tn_stream* stream,
+                     const std::function<void(size_t)>& run_item) {
+  const tn_cuda_api* api = device.api;
+  std::vector<uint32_t> places(branches.of.size());
+  uint32_t begin = 0;
+  auto go_on_from = [&](std::span<const size_t> items) {
+    std::vector<uint32_t> from;
+    for (size_t item : items) from.push_back(places[item]);
+    if (from.empty()) from.push_back(begin);
+    check(api->continue_from(stream, from.data(), static_cast<uint32_t>(from.size())));
+  };
+  check(api->mark_place(stream, &begin));
+  for (size_t item : branches.order) {
+    go_on_from(branches.after[item]);
+    run_item(item);
+    check(api->mark_place(stream, &places[item]));
+  }
+  go_on_from(branches.ends);
 }
 
 }  // namespace inductor_cuda

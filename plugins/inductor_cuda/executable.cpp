@@ -138,11 +138,6 @@ void Executable::plan_products(std::span<const int64_t> table, Plan& plan) {
   }
 }
 
-loopir::MemoryPlan Executable::memory_plan(std::span<const int64_t> table) const {
-  return loopir::plan_memory(parts_.program, parts_.accesses_of_launches, table, in_arena_,
-                             parts_.reuses_memory, branches_.done_before);
-}
-
 std::shared_ptr<const Executable::Plan> Executable::planned(std::span<const int64_t> table) {
   const loopir::Program& p = parts_.program;
   auto out = std::make_shared<Plan>();
@@ -295,8 +290,10 @@ void Executable::call(tn_call& c) {
   make_outputs(call);
   if (times_)
     run_measured(call, c.stream);
+  else if (is_branched(branches_, parts_.device, c.stream))
+    run_on_branches(branches_, parts_.device, c.stream, [&](size_t i) { run_item(call, i); });
   else
-    is_to_branch(call) ? run_branches(call) : run_items(call);
+    run_items(call);
   for (Id b : parts_.written_inputs) note_write(c.inputs[p.buffers[b].slot]);
   give_outputs(call);
 }

@@ -102,7 +102,10 @@ class Executable {
   std::string why_not_recorded() const;
   const Parts& parts() const { return parts_; }
   const Branches& branches() const { return branches_; }
-  loopir::MemoryPlan memory_plan(std::span<const int64_t> table) const;
+  loopir::MemoryPlan memory_plan(std::span<const int64_t> table) const {
+    return loopir::plan_memory(parts_.program, parts_.accesses_of_launches, table, in_arena_,
+                               parts_.reuses_memory, branches_.done_before);
+  }
   /// By item, where a profile is wanted; else empty.
   std::vector<ItemTime> times() const {
     is_told_ = true;
@@ -135,8 +138,6 @@ class Executable {
     for (size_t i = 0; i < parts_.accesses.size(); ++i)
       if (!parts_.is_static[i]) run_item(call, i);
   }
-  bool is_to_branch(const Call& call) const;
-  void run_branches(Call& call);
   void run_measured(Call& call, tn_stream* stream) {
     ItemTimes::Call measured(*times_, stream);
     for (size_t i = 0; i < parts_.accesses.size(); ++i)

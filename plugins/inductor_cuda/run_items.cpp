@@ -176,31 +176,6 @@ void Executable::run_item(Call& call, size_t item) {
   dnn.run(call.pointers, workspace_of(call, item, dnn.workspace_bytes()), call.c.stream, call.kept);
 }
 
-bool Executable::is_to_branch(const Call& call) const {
-  const tn_cuda_api* api = parts_.device.api;
-  return branches_.count > 1 && TN_HAS(api, continue_from) && api->is_recording(call.c.stream);
-}
-
-void Executable::run_branches(Call& call) {
-  const tn_cuda_api* api = parts_.device.api;
-  tn_stream* stream = call.c.stream;
-  std::vector<uint32_t> places(parts_.accesses.size());
-  uint32_t begin = 0;
-  auto go_on_from = [&](std::span<const size_t> items) {
-    std::vector<uint32_t> from;
-    for (size_t item : items) from.push_back(places[item]);
-    if (from.empty()) from.push_back(begin);
-    check(api->continue_from(stream, from.data(), static_cast<uint32_t>(from.size())));
-  };
-  check(api->mark_place(stream, &begin));
-  for (size_t item : branches_.order) {
-    go_on_from(branches_.after[item]);
-    run_item(call, item);
-    check(api->mark_place(stream, &places[item]));
-  }
-  go_on_from(branches_.ends);
-}
-
 // Whether the tensor lies in the arena: an op that gave back its operand.
 bool Executable::is_borrowed(const Call& call, const tn_tensor* t) const {
   if (!t || !call.arena) return false;
