@@ -10,6 +10,7 @@ Cost: three minutes in all. Needs mpmath:  python3 tools/fit_math.py [name ...]
 """
 import struct
 import sys
+from math import frexp, ldexp
 
 from mpmath import (asin, atan, chebyfit, cos, erf, erfc, exp, inf, log, log1p, lu_solve, matrix, mp, mpf, pi,
                     sin, sqrt, tanh)
@@ -58,12 +59,18 @@ def remez(grid, values, weights, powers):
     return best
 
 
-def to_float(x):
+def to_float(x, power=0):
     return mpf(struct.unpack("f", struct.pack("f", float(x)))[0])
 
 
-def to_double(x):
+def to_double(x, power=0):
     return mpf(float(x))
+
+
+def to_upper_half(x, power):
+    """A double whose lower 32 bits are 0, but for the terms that matter most."""
+    mantissa, exponent = frexp(float(x))
+    return mpf(float(x) if power < 2 else ldexp(round(ldexp(mantissa, 21)), exponent - 21))
 
 
 def fit(f, weight, low, high, count, rounding):
@@ -78,7 +85,7 @@ def fit(f, weight, low, high, count, rounding):
         found, _ = remez(grid, rest, weights, powers)
         first = max(range(len(powers)), key=lambda i: abs(found[i]) * reach ** powers[i])
         power = powers[first]
-        held[power] = rounding(found[first])
+        held[power] = rounding(found[first], power)
         rest = [v - held[power] * x ** power for v, x in zip(rest, grid)]
     return [held[p] for p in range(count)], max(abs(r * w) for r, w in zip(rest, weights))
 
@@ -118,6 +125,13 @@ FITS = {
     # log(1 + f) = f + f f q(f)
     "log_wide": (lambda f: (log1p(f) - f) / f**2, lambda f: f**2 / log1p(f),
                  -0.25, 0.5, 14, to_double),
+    # the same for normal numbers, to be doubled (with GRID = 700); their sines and cosines are as below
+    "log_normal": (lambda f: (log1p(f) - f) / f**2, lambda f: f**2 / log1p(f),
+                   -0.2929, 0.4143, 10, to_upper_half),
+    "sin_normal": (lambda z: root(z, pi / 2, lambda y: sin(pi / 2 * y) / y), lambda z: 1,
+                   0, 0.25, 5, to_upper_half),
+    "cos_normal": (lambda z: cos(pi / 2 * sqrt(z)), lambda z: 1 / cos(pi / 2 * sqrt(z)),
+                   0, 0.25, 5, to_upper_half),
     # log(1 + f) = 2 s + 2 s^3 q(s s), s = f / (2 + f)
     "log_f64": (lambda z: root(z, 0, lambda s: (log((1 + s) / (1 - s)) / (2 * s) - 1) / z),
                 lambda z: z, 1e-6, 0.0401, 7, to_double),

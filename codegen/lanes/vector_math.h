@@ -28,9 +28,9 @@ namespace lanes {
 llvm::Value* emit_math(llvm::IRBuilderBase& b, uint16_t code, llvm::Value* x,
                        llvm::Value* y = nullptr, bool is_narrow = false);
 
-/// Normal numbers of Box and Muller: `u` and `v` are doubles of [0, 1) in multiples of 2^-53. The first
-/// result has the cosine, the second the sine; both to 1e-10 of the larger one, since they are rounded
-/// to a float.
+/// Normal numbers of Box and Muller: `u` and `v` are whole numbers below 2^53, as doubles, that stand
+/// for multiples of 2^-53. The first result has the cosine, the second the sine; both to 3e-9, since
+/// they are rounded to a float.
 std::pair<llvm::Value*, llvm::Value*> emit_normal_pair(llvm::IRBuilderBase& b, llvm::Value* u,
                                                        llvm::Value* v);
 

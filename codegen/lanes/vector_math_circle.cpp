@@ -70,12 +70,6 @@ struct Quadrant {
 
 constexpr double integer_place = 0x1.8p52;  // its last place is 1
 
-/// Of a number of quarter turns, exact.
-Quadrant quadrant_of_turns(Lanes quarters) {
-  Lanes shifted = quarters + integer_place;
-  return {quarters - (shifted - integer_place), to_bits(shifted)};
-}
-
 /// Of a widened float a >= 0.
 Quadrant quadrant(Lanes a) {
   Lanes high = a.number(two_over_pi[0].high), low = a.number(two_over_pi[0].low);
@@ -106,15 +100,6 @@ ArcSine arc_sine(Lanes a) {
 Lanes arc_tangent(Lanes a) { return a * polynomial(a * a, atan_terms); }
 
 }  // namespace
-
-NormalPair normal_pair(Lanes u, Lanes v) {
-  Lanes radius = root_by_unit(log_wide(1.0 - u, -u) * -2.0);
-  Quadrant q = quadrant_of_turns(v * 4.0);
-  Lanes odd = q.odd(), sine = q.sine(), cosine = q.cosine();
-  Lanes next = q.turns + q.turns.integer(1);
-  return {radius * Quadrant::with_sign_of(next, select(odd, sine, cosine)),
-          radius * Quadrant::with_sign_of(q.turns, select(odd, cosine, sine))};
-}
 
 Lanes sin_f32(Lanes x) {
   Quadrant q = quadrant(widened(abs(x)));

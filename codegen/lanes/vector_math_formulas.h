@@ -45,8 +45,8 @@ Lanes atan2_f32(Lanes y, Lanes x);
 /// log(u) of normal doubles u > 0, to 1e-11. `near_one` is u - 1 as far as that was not rounded.
 Lanes log_wide(Lanes u, Lanes near_one);
 
-/// Box and Muller's pair of doubles of [0, 1) in multiples of 2^-53: the number with the cosine, that
-/// with the sine, to 1e-10 of the larger one.
+// vector_math_normal.cpp: Box and Muller's pair of whole numbers below 2^53, each times 2^-53 of
+// [0, 1): the number with the cosine, that with the sine, to 3e-9 of themselves.
 struct NormalPair {
   Lanes cosine, sine;
 };

@@ -76,10 +76,11 @@ bool has_special_function_units(Lanes x) { return x.bits() == 32 && is_for_gpu(x
 // The unit gives 1/sqrt to 2^-20; one step of Newton's method doubles the digits.
 Lanes root_by_unit(Lanes s) {
   if (!is_for_gpu(s)) return sqrt(s);
-  Lanes above_zero = s + 1e-300;
+  constexpr uint64_t half = uint64_t{1} << 52;  // less in the exponent
+  Lanes above_zero = s + 0x1p-1000;
   Lanes inverse = instruction(id::nvvm_rsqrt_approx_ftz_d, above_zero);
-  Lanes root = above_zero * inverse;
-  return fma(fma(-root, root, above_zero), inverse * 0.5, root);
+  Lanes root = above_zero * inverse, bits = to_bits(inverse);
+  return fma(fma(-root, root, above_zero), from_bits(bits - bits.integer(half)), root);
 }
 
 Lanes exp_gpu(Lanes x) {

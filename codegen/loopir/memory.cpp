@@ -4,7 +4,8 @@
 // buffers that live at the same time must not overlap. The least arena is NP-hard (dynamic storage
 // allocation). Method: buffers by decreasing size, each at the offset that leaves the smallest gap
 // among those that are free for all of its life. Cost: n^2 for n buffers, some µs for a hundred,
-// so it is done again whenever symbolic sizes change.
+// so it is done again whenever symbolic sizes change. Where items may run at once, a buffer is over
+// before another one begins if all that use it are done before each that uses the other.
 #include "memory.h"
 
 #include <algorithm>
@@ -19,11 +20,24 @@ constexpr int64_t alignment = 64;  // a cache line; and as much padding, so that
 struct Life {
   Id buffer;
   int64_t first, last, bytes, offset = 0;
-  bool meets(const Life& other) const { return first <= other.last && other.first <= last; }
+  std::vector<size_t> items = {};  // that use it, where items may run at once
 };
 
+bool is_over_before(const Life& a, const Life& b, const DoneBefore& done_before) {
+  return std::all_of(b.items.begin(), b.items.end(), [&](size_t later) {
+    return std::all_of(a.items.begin(), a.items.end(),
+                       [&](size_t item) { return done_before[later][item]; });
+  });
+}
+
+bool meet(const Life& a, const Life& b, const DoneBefore& done_before) {
+  if (done_before.empty()) return a.first <= b.last && b.first <= a.last;
+  return !is_over_before(a, b, done_before) && !is_over_before(b, a, done_before);
+}
+
 std::vector<Life> lives_of(const Program& program, std::span<const Access> accesses,
-                           std::span<const int64_t> symbols, const std::vector<bool>& in_arena) {
+                           std::span<const int64_t> symbols, const std::vector<bool>& in_arena,
+                           bool has_branches = false) {
   std::vector<Life> out;
   std::vector<size_t> at(program.buffers.size(), SIZE_MAX);
   for (size_t i = 0; i < accesses.size(); ++i)
@@ -37,15 +51,17 @@ std::vector<Life> lives_of(const Program& program, std::span<const Access> acces
                          (bytes + 2 * alignment - 1) / alignment * alignment});
         }
         out[at[b]].last = static_cast<int64_t>(i);
+        if (has_branches) out[at[b]].items.push_back(i);
       }
   return out;
 }
 
 // The smallest gap between placed neighbours in time that is wide enough.
-int64_t best_offset(const Life& life, const std::vector<Life>& placed) {
+int64_t best_offset(const Life& life, const std::vector<Life>& placed,
+                    const DoneBefore& done_before) {
   std::vector<const Life*> others;
   for (const Life& p : placed)
-    if (p.meets(life)) others.push_back(&p);
+    if (meet(p, life, done_before)) others.push_back(&p);
   std::sort(others.begin(), others.end(),
             [](const Life* a, const Life* b) { return a->offset < b->offset; });
   int64_t best = -1, smallest = INT64_MAX, end = 0;
@@ -135,10 +151,13 @@ std::vector<Life> joined(const Program& program, std::vector<Life> lives) {
     size_t& place = at[life.buffer];
     if (place == SIZE_MAX) {
       place = out.size();
-      out.push_back(life);
+      out.push_back(std::move(life));
+      continue;
     }
-    out[place].first = std::min(out[place].first, life.first);
-    out[place].last = std::max(out[place].last, life.last);
+    Life& whole = out[place];
+    whole.first = std::min(whole.first, life.first);
+    whole.last = std::max(whole.last, life.last);
+    whole.items.insert(whole.items.end(), life.items.begin(), life.items.end());
   }
   return out;
 }
@@ -147,8 +166,10 @@ std::vector<Life> joined(const Program& program, std::vector<Life> lives) {
 
 MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
                        std::span<const int64_t> symbols, const std::vector<bool>& in_arena,
-                       bool reuse) {
-  std::vector<Life> lives = joined(program, lives_of(program, accesses, symbols, in_arena)), placed;
+                       bool reuse, const DoneBefore& done_before) {
+  std::vector<Life> lives =
+      joined(program, lives_of(program, accesses, symbols, in_arena, !done_before.empty()));
+  std::vector<Life> placed;
   MemoryPlan plan;
   plan.offsets.assign(program.buffers.size(), -1);
   for (size_t i = 0; i < accesses.size(); ++i) {
@@ -161,7 +182,7 @@ MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
   std::stable_sort(lives.begin(), lives.end(),
                    [](const Life& a, const Life& b) { return a.bytes > b.bytes; });
   for (Life& life : lives) {
-    life.offset = reuse ? best_offset(life, placed) : plan.naive_bytes;
+    life.offset = reuse ? best_offset(life, placed, done_before) : plan.naive_bytes;
     plan.offsets[life.buffer] = life.offset;
     plan.bytes = std::max(plan.bytes, checked_add(life.offset, life.bytes));
     plan.naive_bytes = checked_add(plan.naive_bytes, life.bytes);

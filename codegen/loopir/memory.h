@@ -12,11 +12,15 @@ struct MemoryPlan {
   int64_t lower_bound = 0;       // most that is live at one time
 };
 
+/// By item: which others are done when it begins. Empty: the items run one after the other.
+using DoneBefore = std::vector<std::vector<bool>>;
+
 /// Offsets for the buffers of place `temporary` that `in_arena` names, for these sizes. `accesses`
-/// are those of the items in the order in which they run. Without `reuse` no byte is used twice.
+/// are those of the items in the order in which they run, or one that `done_before` allows. Without
+/// `reuse` no byte is used twice.
 MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
                        std::span<const int64_t> symbols, const std::vector<bool>& in_arena,
-                       bool reuse = true);
+                       bool reuse = true, const DoneBefore& done_before = {});
 
 /// One line a buffer of the arena: where it lies and for how long, as numbers of items.
 std::string text_of(const Program& program, std::span<const Access> accesses,

@@ -110,6 +110,18 @@ tn_status* note_foreign_work(tn_stream* stream, void* const* addresses, uint32_t
       trees::Recording::current()->note_foreign_work({addresses, n});
   });
 }
+tn_status* mark_place(tn_stream* stream, uint32_t* place) {
+  return barrier([&] {
+    bool is_recorded = trees::Recording::is_under_way(stream);
+    *place = is_recorded ? trees::Recording::current()->mark_place() : 0;
+  });
+}
+tn_status* continue_from(tn_stream* stream, const uint32_t* places, uint32_t n) {
+  return barrier([&] {
+    if (trees::Recording::is_under_way(stream))
+      trees::Recording::current()->continue_from({places, n});
+  });
+}
 tn_status* reserve_random(int32_t dev, tn_stream* stream, uint64_t n, uint64_t* seed,
                           uint64_t* offset) {
   return barrier([&] {
@@ -136,6 +148,8 @@ void add_function_api(tn_cuda_api& t) {
   t.is_recording = is_recording;
   t.note_foreign_work = note_foreign_work;
   t.reserve_random = reserve_random;
+  t.mark_place = mark_place;
+  t.continue_from = continue_from;
 }
 
 }  // namespace tenon::cuda

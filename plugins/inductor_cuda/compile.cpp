@@ -248,6 +248,8 @@ std::unique_ptr<Executable> compile_once(Job& job) {
   Parts parts;
   parts.device = job.device;
   parts.reuses_memory = given.allow_buffer_reuse;
+  if (given.cudagraphs && !job.is_single_op())
+    parts.most_branches = static_cast<uint32_t>(given.cuda_branches);
   parts.profiles = given.profile && !job.is_single_op();
   parts.statistics.failed_kernels = job.failed_kernels;
 

@@ -78,15 +78,9 @@ std::vector<int64_t> hints_of(const loopir::Program& program) {
   return out;
 }
 
-/// The plan of memory for the sizes seen while compiling.
-loopir::MemoryPlan planned(const Executable& e, std::span<const int64_t> hints) {
-  return loopir::plan_memory(e.parts().program, e.parts().accesses_of_launches, hints, e.in_arena(),
-                             e.parts().reuses_memory);
-}
-
 std::string memory_text(const Executable& e) {
   std::vector<int64_t> hints = hints_of(e.parts().program);
-  return loopir::text_of(e.parts().program, e.parts().accesses_of_launches, planned(e, hints),
+  return loopir::text_of(e.parts().program, e.parts().accesses_of_launches, e.memory_plan(hints),
                          hints);
 }
 
@@ -94,6 +88,7 @@ std::string memory_text(const Executable& e) {
 struct Totals {
   Statistics sums;
   int64_t planned_bytes = 0, naive_bytes = 0;
+  uint32_t branches = 1;  // of a recording, at most
 
   explicit Totals(Executables list) {
     sums.code.from_disk = !list.empty();
@@ -118,7 +113,8 @@ struct Totals {
     sums.code.from_process += s.code.from_process;
     sums.code.bytes += s.code.bytes;
     const Parts& parts = e.parts();
-    loopir::MemoryPlan plan = planned(e, hints_of(parts.program));
+    branches = std::max(branches, e.branches().count);
+    loopir::MemoryPlan plan = e.memory_plan(hints_of(parts.program));
     planned_bytes += plan.bytes;
     naive_bytes += plan.naive_bytes;
   }
@@ -139,7 +135,7 @@ std::string statistics_json(Executables list) {
       << ", \"failed_kernels\": " << s.failed_kernels
       << ", \"distinct_kernels\": " << s.code.distinct
       << ", \"grouped_kernels\": " << s.grouped_kernels
-      << ", \"spilled_kernels\": " << s.spilled_kernels
+      << ", \"spilled_kernels\": " << s.spilled_kernels << ", \"branches\": " << totals.branches
       << ", \"kernel_cache_hits\": " << s.code.from_process << ", " << products_json(list)
       << ", \"object_bytes\": " << s.code.bytes << ", \"arch\": \""
       << (list.empty() ? "" : list[0]->parts().device.arch) << "\", \"items\": ["

@@ -71,6 +71,7 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
       for (const auto& [index, of] : plan.conditions.multiples) see(index);
     }
   sized_by_.assign(symbols.begin(), symbols.end());
+  branches_ = branches_of(parts_, parts_.most_branches);
   if (begins_with_wait(parts_.device.arch)) launch_flags_ = TN_CUDA_LAUNCH_BEGINS_WITH_WAIT;
   check(parts_.device.api->error_flag(parts_.device.index, &flag_));
   if (parts_.profiles)
@@ -118,25 +119,30 @@ void Executable::plan_kernel(size_t item, std::span<const int64_t> table, Plan& 
   }
 }
 
-// The library's workspace lies behind all else.
+// The libraries' workspaces lie behind all else.
 void Executable::plan_products(std::span<const int64_t> table, Plan& plan) {
-  int64_t bytes = 0;
+  std::vector<int64_t> bytes(branches_.count, 0);
+  auto see = [&](size_t item, int64_t needed) {
+    int64_t& most = bytes[branches_.count > 1 ? branches_.of[item] : 0];
+    most = std::max(most, needed);
+  };
   for (const auto& [item, product] : parts_.products) {
     auto made = product->plan(parts_.program, table);
-    bytes = std::max(bytes, made->workspace_bytes());
+    see(item, made->workspace_bytes());
     plan.products.emplace(item, std::move(made));
   }
-  for (const auto& [item, dnn] : parts_.dnn) bytes = std::max(bytes, dnn->workspace_bytes());
-  plan.workspace = aligned(plan.arena_bytes);
-  if (bytes > 0) plan.arena_bytes = plan.workspace + bytes;
+  for (const auto& [item, dnn] : parts_.dnn) see(item, dnn->workspace_bytes());
+  for (int64_t n : bytes) {
+    plan.workspaces.push_back(aligned(plan.arena_bytes));
+    if (n > 0) plan.arena_bytes = plan.workspaces.back() + n;
+  }
 }
 
 std::shared_ptr<const Executable::Plan> Executable::planned(std::span<const int64_t> table) {
   const loopir::Program& p = parts_.program;
   auto out = std::make_shared<Plan>();
   for (uint32_t s : sized_by_) out->sizes.push_back(table[s]);
-  loopir::MemoryPlan memory =
-      loopir::plan_memory(p, parts_.accesses_of_launches, table, in_arena_, parts_.reuses_memory);
+  loopir::MemoryPlan memory = memory_plan(table);
   out->offsets = memory.offsets;
   out->arena_bytes = memory.bytes;
   out->launches.resize(parts_.accesses.size());
@@ -282,7 +288,12 @@ void Executable::call(tn_call& c) {
   Call call{.c = c, .table = loopir::table_of(p, {c.syms, c.n_syms}, numbers, take)};
   place_buffers(call, plan_for(call.table));
   make_outputs(call);
-  times_ ? run_measured(call, c.stream) : run_items(call);
+  if (times_)
+    run_measured(call, c.stream);
+  else if (is_branched(branches_, parts_.device, c.stream))
+    run_on_branches(branches_, parts_.device, c.stream, [&](size_t i) { run_item(call, i); });
+  else
+    run_items(call);
   for (Id b : parts_.written_inputs) note_write(c.inputs[p.buffers[b].slot]);
   give_outputs(call);
 }

@@ -6,6 +6,7 @@
 // memory, launches, and gives the block back on the stream behind the last launch.
 #pragma once
 
+#include "branches.h"
 #include "dnn/item.h"
 #include "kernel_code.h"
 #include "measuring/item_times.h"
@@ -61,6 +62,7 @@ struct Parts {
   LibraryUse library_use;
   Device device;
   bool reuses_memory = true;
+  uint32_t most_branches = 1;  // of a recording
   bool profiles = false;
   Statistics statistics;
 };
@@ -99,7 +101,11 @@ class Executable {
   /// read numbers on the CPU.
   std::string why_not_recorded() const;
   const Parts& parts() const { return parts_; }
-  const std::vector<bool>& in_arena() const { return in_arena_; }
+  const Branches& branches() const { return branches_; }
+  loopir::MemoryPlan memory_plan(std::span<const int64_t> table) const {
+    return loopir::plan_memory(parts_.program, parts_.accesses_of_launches, table, in_arena_,
+                               parts_.reuses_memory, branches_.done_before);
+  }
   /// By item, where a profile is wanted; else empty.
   std::vector<ItemTime> times() const {
     is_told_ = true;
@@ -126,7 +132,7 @@ class Executable {
   void run_kernel(Call& call, size_t item);
   void run_group(Call& call, const CompiledKernel& group);
   void run_product(Call& call, size_t item);
-  void* workspace_of(Call& call, int64_t bytes) const;
+  void* workspace_of(Call& call, size_t item, int64_t bytes) const;
   void run_item(Call& call, size_t item);
   void run_items(Call& call) {
     for (size_t i = 0; i < parts_.accesses.size(); ++i)
@@ -148,7 +154,8 @@ class Executable {
   Setup setup_;
   bool prepares_itself_ = true;
   uint32_t launch_flags_ = 0;
-  std::vector<bool> in_arena_;      // by buffer
+  std::vector<bool> in_arena_;  // by buffer
+  Branches branches_;
   std::vector<uint32_t> sized_by_;  // the symbols that plans depend on
   tn_cuda_error_flag* flag_ = nullptr;
   std::unique_ptr<ItemTimes> times_;  // where a profile is wanted

@@ -3,6 +3,7 @@
 
 #include "executable.h"
 
+#include <llvm/ADT/SmallVector.h>
 #include <loopir/memory.h>
 
 namespace inductor_cuda {
@@ -24,7 +25,7 @@ struct Executable::Plan {
   int64_t arena_bytes = 0;
   std::vector<std::vector<Launch>> launches;                      // by item, by version
   std::map<size_t, std::shared_ptr<const ProductPlan>> products;  // by item
-  int64_t workspace = 0;  // where that of libraries lies in the arena; one call runs at a time
+  std::vector<int64_t> workspaces;  // by branch: where that of libraries lies in the arena
   std::vector<OutputShape> outputs;
 };
 
@@ -32,9 +33,12 @@ struct Executable::Call {
   tn_call& c;
   std::span<const int64_t> table;  // of numbers
   std::shared_ptr<const Plan> plan = nullptr;
-  std::vector<void*> pointers = {};                 // by buffer
-  std::vector<tenon::plugin::tensor> tensors = {};  // by buffer: outputs, and what externs make
+  // What most ops of an eager program have room in: the heap would take a tenth of a call.
+  static constexpr unsigned few = 12;
+  llvm::SmallVector<void*, few> pointers = {};                 // by buffer
+  llvm::SmallVector<tenon::plugin::tensor, few> tensors = {};  // by buffer: outputs, and of externs
   tenon::plugin::tensor arena = {};
+  std::vector<tenon::plugin::tensor> kept = {};  // until the end: other branches may run beside it
 };
 
 }  // namespace inductor_cuda

@@ -32,6 +32,7 @@ struct Executable::Arguments {
     info_.push_back({TN_CUDA_ARG_NUMBER, 8, static_cast<uint16_t>(bytes), source});
   }
   void give_to(tn_cuda_launch& launch) {
+    places_.reserve(words_.size());
     for (uint64_t& word : words_) places_.push_back(&word);
     launch.args = places_.data();
     launch.arg_info = info_.data();
@@ -39,9 +40,9 @@ struct Executable::Arguments {
   }
 
  private:
-  std::vector<uint64_t> words_;
-  std::vector<tn_cuda_arg> info_;
-  std::vector<void*> places_;
+  llvm::SmallVector<uint64_t, Call::few> words_;
+  llvm::SmallVector<tn_cuda_arg, Call::few> info_;
+  llvm::SmallVector<void*, Call::few> places_;
 };
 
 namespace {
@@ -56,7 +57,7 @@ uint32_t kind_of(const loopir::Program& program, uint32_t n_symbols, uint32_t pl
                                  : uint32_t{TN_CUDA_ARG_VALUE};
 }
 
-bool is_aligned(const KernelPlan& plan, const std::vector<void*>& pointers) {
+bool is_aligned(const KernelPlan& plan, std::span<void* const> pointers) {
   return std::all_of(plan.conditions.aligned.begin(), plan.conditions.aligned.end(),
                      [&](const auto& entry) {
                        auto address = reinterpret_cast<uintptr_t>(pointers[entry.first]);
@@ -150,13 +151,14 @@ void Executable::run_group(Call& call, const CompiledKernel& group) {
   launch(call, group, version, blocks, arguments);
 }
 
-void* Executable::workspace_of(Call& call, int64_t bytes) const {
-  return bytes ? call.arena.data<std::byte>() + call.plan->workspace : nullptr;
+void* Executable::workspace_of(Call& call, size_t item, int64_t bytes) const {
+  uint32_t branch = branches_.count > 1 ? branches_.of[item] : 0;
+  return bytes ? call.arena.data<std::byte>() + call.plan->workspaces[branch] : nullptr;
 }
 
 void Executable::run_product(Call& call, size_t item) {
   const ProductPlan& plan = *call.plan->products.at(item);
-  void* workspace = workspace_of(call, plan.workspace_bytes());
+  void* workspace = workspace_of(call, item, plan.workspace_bytes());
   parts_.products.at(item)->run(plan, call.pointers, workspace, call.c.stream);
 }
 
@@ -171,7 +173,7 @@ void Executable::run_item(Call& call, size_t item) {
     return;
   }
   const DnnItem& dnn = *parts_.dnn.at(item);
-  dnn.run(call.pointers, workspace_of(call, dnn.workspace_bytes()), call.c.stream);
+  dnn.run(call.pointers, workspace_of(call, item, dnn.workspace_bytes()), call.c.stream, call.kept);
 }
 
 // Whether the tensor lies in the arena: an op that gave back its operand.

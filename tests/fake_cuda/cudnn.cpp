@@ -62,6 +62,7 @@ dnn::Status call(const char* name, F&& body) {
 size_t bytes_of(dnn::AttributeType type) {
   switch (type) {
     case dnn::type_boolean:
+    case dnn::type_text:
       return 1;
     case dnn::type_int64:
     case dnn::type_handle:
@@ -161,8 +162,13 @@ bool read_graph(const Descriptor& d, Graph& out) {
   return !out.operations.empty();
 }
 
-const Descriptor& graph_of_plan(const Descriptor& plan) {
-  return *plan.other(dnn::plan_engine_config)->other(dnn::heuristic_graph);
+/// Of an engine, or of a text that another plan gave.
+bool read_plan_of(const Descriptor& d, Plan& out) {
+  auto text = d.list<char>(dnn::plan_description);
+  if (!text.empty()) return read_plan({text.begin(), text.end()}, out);
+  const Descriptor* config = d.other(dnn::plan_engine_config);
+  out.is_exact = config->is_exact;
+  return read_graph(*config->other(dnn::heuristic_graph), out.graph);
 }
 
 bool is_aligned(const void* address, int64_t alignment) {
@@ -179,8 +185,10 @@ dnn::Status finished(Descriptor& d) {
     return read_graph(d, graph) ? dnn::success : dnn::not_supported;
   }
   if (d.type == dnn::plan_descriptor) {
+    Plan plan;
+    if (!read_plan_of(d, plan)) return dnn::bad_param;
     std::lock_guard lock(counting);
-    ++counted.plans;
+    ++(d.values.contains(dnn::plan_description) ? counted.restored : counted.plans);
   }
   return dnn::success;
 }
@@ -236,9 +244,17 @@ dnn::Status given(const Descriptor& d, dnn::Attribute attribute, int64_t wanted,
         return give<int32_t>(wanted, count, out, {});
       return give<int32_t>(wanted, count, out, {dnn::note_runtime_compilation});
     case dnn::plan_workspace_bytes: {
-      Graph graph;
-      read_graph(graph_of_plan(d), graph);
-      return give<int64_t>(wanted, count, out, {graph.workspace_bytes()});
+      Plan plan;
+      read_plan_of(d, plan);
+      return give<int64_t>(wanted, count, out, {plan.graph.workspace_bytes()});
+    }
+    case dnn::plan_description: {
+      Plan plan;
+      read_plan_of(d, plan);
+      std::string text = text_of(plan);
+      *count = static_cast<int64_t>(text.size());
+      if (wanted > 0) std::memcpy(out, text.data(), std::min<size_t>(wanted, text.size()));
+      return dnn::success;
     }
     default:
       return dnn::bad_param;
@@ -337,9 +353,10 @@ EXPORTED dnn::Status cudnnBackendExecute(dnn::Handle handle, dnn::Descriptor pla
   return call("cudnnBackendExecute", [&]() -> dnn::Status {
     if (of(handle).device != fake_cuda_current()) return dnn::not_initialized;
     auto run = std::make_unique<Run>();
-    if (!of(plan).is_finished || !read_graph(graph_of_plan(of(plan)), run->graph))
-      return dnn::bad_param;
-    run->is_tf32 = !of(plan).other(dnn::plan_engine_config)->is_exact;
+    Plan known;
+    if (!of(plan).is_finished || !read_plan_of(of(plan), known)) return dnn::bad_param;
+    run->graph = std::move(known.graph);
+    run->is_tf32 = !known.is_exact;
     if (dnn::Status wrong = bind(of(pack), *run)) return wrong;
     {
       std::lock_guard lock(counting);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <sstream>
 
 namespace fake_cudnn {
 
@@ -33,6 +34,90 @@ int64_t Graph::workspace_bytes() const {
   const Operation& first = operations.front();
   return first.kind == Kind::pointwise ? 0 : tensors.at(first.tensors[2]).count() * 4;
 }
+
+// ---- plans as text: a word, then numbers
+
+namespace {
+
+constexpr const char* word = "plan-of-the-double";
+
+/// Writes numbers, or reads them back: `field` is one of both.
+struct Writing {
+  std::ostringstream out;
+  template <class T>
+  bool field(T& number) {
+    out << ' ' << static_cast<int64_t>(number);
+    return true;
+  }
+  size_t count(size_t n) {
+    out << ' ' << n;
+    return n;
+  }
+};
+struct Reading {
+  std::istringstream in;
+  template <class T>
+  bool field(T& number) {
+    int64_t value = 0;
+    in >> value;
+    number = static_cast<T>(value);
+    return !in.fail();
+  }
+  size_t count(size_t) {
+    constexpr size_t most = 1000;
+    size_t n = 0;
+    in >> n;
+    return in.fail() || n > most ? 0 : n;
+  }
+};
+
+template <class V>
+bool numbers(V& v, std::vector<int64_t>& list) {
+  list.resize(v.count(list.size()));
+  return std::ranges::all_of(list, [&](int64_t& n) { return v.field(n); });
+}
+template <class V>
+bool tensor(V& v, Tensor& t) {
+  return v.field(t.type) && v.field(t.id) && v.field(t.alignment) && v.field(t.is_virtual) &&
+         v.field(t.is_by_value) && numbers(v, t.sizes) && numbers(v, t.strides);
+}
+template <class V>
+bool operation(V& v, Operation& o) {
+  return v.field(o.kind) &&
+         std::ranges::all_of(o.tensors, [&](int64_t& t) { return v.field(t); }) &&
+         v.field(o.mode) && v.field(o.axis) && numbers(v, o.strides) && numbers(v, o.paddings) &&
+         numbers(v, o.dilations);
+}
+template <class V>
+bool plan_fields(V& v, Plan& plan) {
+  std::vector<Tensor> tensors;
+  for (const auto& [id, t] : plan.graph.tensors) tensors.push_back(t);
+  tensors.resize(v.count(tensors.size()));
+  plan.graph.operations.resize(v.count(plan.graph.operations.size()));
+  bool is_read =
+      v.field(plan.is_exact) &&
+      std::ranges::all_of(tensors, [&](Tensor& t) { return tensor(v, t); }) &&
+      std::ranges::all_of(plan.graph.operations, [&](Operation& o) { return operation(v, o); });
+  for (const Tensor& t : tensors) plan.graph.tensors[t.id] = t;
+  return is_read && !plan.graph.operations.empty();
+}
+
+}  // namespace
+
+std::string text_of(const Plan& plan) {
+  Writing writing;
+  Plan copy = plan;
+  plan_fields(writing, copy);
+  return word + writing.out.str();
+}
+
+bool read_plan(const std::string& text, Plan& out) {
+  if (!text.starts_with(word)) return false;
+  Reading reading{std::istringstream(text.substr(std::strlen(word)))};
+  return plan_fields(reading, out);
+}
+
+// ---- running
 
 namespace {
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
 namespace fake_cudnn {
@@ -48,6 +49,15 @@ struct Graph {
 
   int64_t workspace_bytes() const;
 };
+
+/// What a plan is: the graph, and whether its engine does not round operands.
+struct Plan {
+  Graph graph;
+  bool is_exact = false;
+};
+/// As text, and back; false for what is no such text.
+std::string text_of(const Plan& plan);
+bool read_plan(const std::string& text, Plan& out);
 
 /// One run. Numbers are read when it is enqueued.
 struct Run {

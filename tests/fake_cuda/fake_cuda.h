@@ -14,8 +14,8 @@
 //
 // A stream that is captured collects nodes: launches, copies, fills. Whatever else it is asked for
 // ends the capture with an error, as does waiting for the device, and what another thread enqueues
-// there ends the process. Launching a graph enqueues its
-// nodes as they are then. Pages that are mapped to reserved addresses are memory like any other.
+// there ends the process. Launching a graph enqueues its nodes as they are then, in an order drawn
+// from the seed among those that its edges allow. Pages that are mapped to reserved addresses are memory like any other.
 //
 // Kernels are code of this process's processor: the architecture is "simt", and what an image is,
 // says who gave the double a FakeCudaCode. A launch is work of its stream like a copy; while its

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace fake_cuda {
 
@@ -63,7 +64,10 @@ Result enqueue_node(World& w, api::Stream stream, Node node) {
   auto kept = std::make_shared<const Node>(std::move(node));
   if (state->capture) {
     require_capturer(*state);
-    state->capture->nodes.push_back(std::make_unique<NodePtr>(std::move(kept)));
+    GraphState& graph = *state->capture;
+    graph.nodes.push_back(std::make_unique<NodePtr>(std::move(kept)));
+    Handle handle = graph.nodes.back().get();
+    graph.after[handle] = std::exchange(graph.last, {handle});
     return state->is_capture_broken ? api::error_capture_invalidated : api::success;
   }
   return enqueue(w, stream, {{}, [&w, kept] { return kept->run(w); }});
@@ -106,7 +110,7 @@ Result end(api::Stream stream, api::Graph* graph) {
 Result info(api::Stream stream, int32_t* status, uint64_t* id, api::Graph* graph,
             const api::GraphNode** last, const api::OpaqueGraphEdge** edges, size_t* n) {
   return call("cuStreamGetCaptureInfo", [&](World& w) -> Result {
-    static api::GraphNode newest[2];
+    static std::vector<api::GraphNode> newest;
     StreamState* state = state_of(w, stream);
     if (!state) return invalid_handle;
     bool is_active = state->capture && !state->is_capture_broken;
@@ -116,10 +120,29 @@ Result info(api::Stream stream, int32_t* status, uint64_t* id, api::Graph* graph
     if (!is_active) return api::success;
     *id = 1;
     *graph = reinterpret_cast<api::Graph>(state->capture.get());
-    if (state->capture->nodes.empty()) return api::success;
-    newest[0] = newest[1] = reinterpret_cast<api::GraphNode>(state->capture->nodes.back().get());
-    *last = newest;
-    *n = state->is_joined ? 2 : 1;
+    newest.clear();
+    for (int copies = state->is_joined ? 2 : 1; copies > 0; --copies)
+      for (Handle h : state->capture->last)
+        newest.push_back(reinterpret_cast<api::GraphNode>(const_cast<NodePtr*>(h)));
+    *last = newest.data();
+    *n = newest.size();
+    return api::success;
+  });
+}
+Result set_last(api::Stream stream, api::GraphNode* nodes, const api::OpaqueGraphEdge* edges,
+                size_t n, unsigned flags) {
+  return call("cuStreamUpdateCaptureDependencies", [&](World& w) -> Result {
+    StreamState* state = state_of(w, stream);
+    if (!state) return invalid_handle;
+    if (!state->capture || edges || flags != api::set_dependencies) return api::error_invalid_value;
+    require_capturer(*state);
+    if (state->is_capture_broken) return api::error_capture_invalidated;
+    std::vector<Handle> last;
+    for (size_t i = 0; i < n; ++i) {
+      last.push_back(reinterpret_cast<Handle>(nodes[i]));
+      if (!state->capture->after.contains(last.back())) return api::error_invalid_value;
+    }
+    state->capture->last = std::move(last);
     return api::success;
   });
 }
@@ -140,6 +163,8 @@ Result instantiate(api::GraphExec* executable, api::Graph graph, unsigned long l
     for (const auto& entry : state->nodes) {
       made->by_handle.emplace(entry.get(), made->nodes.size());
       made->nodes.push_back(*entry);
+      std::vector<size_t>& after = made->after.emplace_back();
+      for (Handle h : state->after.at(entry.get())) after.push_back(made->by_handle.at(h));
     }
     *executable = reinterpret_cast<api::GraphExec>(made.get());
     ExecutableState* key = made.get();
@@ -153,6 +178,22 @@ ExecutableState* executable_of(World& w, api::GraphExec handle) {
   return w.graphs.executables.contains(state) ? state : nullptr;
 }
 
+/// The nodes in an order drawn among those in which each comes behind what it waits for.
+std::vector<NodePtr> drawn_order(World& w, const ExecutableState& state) {
+  std::vector<bool> is_done(state.nodes.size(), false);
+  std::vector<NodePtr> out;
+  while (out.size() < state.nodes.size()) {
+    std::vector<size_t> able;
+    for (size_t i = 0; i < state.nodes.size(); ++i)
+      if (!is_done[i] && std::ranges::all_of(state.after[i], [&](size_t a) { return is_done[a]; }))
+        able.push_back(i);
+    size_t chosen = able[able.size() > 1 ? w.streams.draw(able.size()) : 0];
+    is_done[chosen] = true;
+    out.push_back(state.nodes[chosen]);
+  }
+  return out;
+}
+
 // What is changed later does not change a launch that was made.
 Result launch(api::GraphExec handle, api::Stream stream) {
   return call("cuGraphLaunch", [&](World& w) -> Result {
@@ -161,7 +202,7 @@ Result launch(api::GraphExec handle, api::Stream stream) {
     if (!state || !on) return invalid_handle;
     if (Result refused = refused_by_capture(on)) return refused;
     ++w.graph_launches;
-    for (const NodePtr& node : state->nodes)
+    for (const NodePtr& node : drawn_order(w, *state))
       if (Result failed = enqueue(w, stream, {{}, [&w, node] { return node->run(w); }}))
         return failed;
     return api::success;
@@ -293,6 +334,7 @@ void fill_graphs(api::Driver& d) {
   d.cuStreamBeginCapture = begin;
   d.cuStreamEndCapture = end;
   d.cuStreamGetCaptureInfo = info;
+  d.cuStreamUpdateCaptureDependencies = set_last;
   d.cuGraphGetNodes = nodes;
   d.cuGraphInstantiateWithFlags = instantiate;
   d.cuGraphLaunch = launch;

@@ -1,4 +1,4 @@
-// Graphs of the double: what a stream was given while it was captured, as a list.
+// Graphs of the double: what a stream was given while it was captured, each with what it waits for.
 #pragma once
 
 #include "code.h"
@@ -37,12 +37,16 @@ struct Node {
 using NodePtr = std::shared_ptr<const Node>;
 
 /// Handles are the addresses of entries.
+using Handle = const NodePtr*;
 struct GraphState {
   std::vector<std::unique_ptr<NodePtr>> nodes;
+  std::map<Handle, std::vector<Handle>> after;  // what each node waits for
+  std::vector<Handle> last;                     // while it is captured: what the next one waits for
 };
 struct ExecutableState {
   std::vector<NodePtr> nodes;
-  std::map<const NodePtr*, size_t> by_handle;
+  std::map<Handle, size_t> by_handle;
+  std::vector<std::vector<size_t>> after;
 };
 
 /// Graphs and executables that are alive.

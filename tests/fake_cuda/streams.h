@@ -58,6 +58,8 @@ class Streams {
   /// One piece of work of any stream, if there is one that can run.
   Result step();
   double clock() const { return clock_; }
+  /// A number below n, drawn from the seed.
+  size_t draw(size_t n) { return random_() % n; }
   size_t alive() const { return all_.size(); }
 
  private:

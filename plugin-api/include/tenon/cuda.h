@@ -258,6 +258,15 @@ typedef struct tn_cuda_api {
    * driver's handle of a stream of it, a CUstream; that of NULL is NULL. A host of before has not
    * this slot: ask struct_size. */
   tn_status* (*native_stream)(int32_t dev, tn_stream* stream, void** out);
+
+  /* Branches of a recording. What comes to a stream while it is recorded waits for all that came
+   * before, unless it is told where to go on: mark_place gives a place behind what came last, and
+   * what comes after continue_from waits for what came before these places alone. So pieces of work
+   * that need nothing of each other run at once. The last call names the ends of all branches.
+   * Memory that the function gives back on one branch another one may get: it keeps what it has
+   * until its end. Without a recording nothing happens. Newer than native_stream. */
+  tn_status* (*mark_place)(tn_stream*, uint32_t* place);
+  tn_status* (*continue_from)(tn_stream*, const uint32_t* places, uint32_t n);
 } tn_cuda_api;
 
 /* clang-format on */

@@ -116,6 +116,7 @@ enum : int32_t {
 
 enum : unsigned {
   stream_non_blocking = 1,
+  set_dependencies = 1,  // CUstreamUpdateCaptureDependencies_flags
   event_disable_timing = 2,
   host_portable = 1,
   host_mapped = 2
@@ -269,6 +270,8 @@ struct SetNode {
   F(cuStreamEndCapture, (Stream stream, Graph * graph))                                            \
   F(cuStreamGetCaptureInfo, (Stream stream, int32_t * status, uint64_t * id, Graph * graph,        \
                              const GraphNode** last, const OpaqueGraphEdge** edges, size_t* n))    \
+  F(cuStreamUpdateCaptureDependencies,                                                             \
+    (Stream stream, GraphNode * nodes, const OpaqueGraphEdge* edges, size_t n, unsigned flags))    \
   F(cuGraphGetNodes, (Graph graph, GraphNode * nodes, size_t * n))                                 \
   F(cuGraphInstantiateWithFlags, (GraphExec * executable, Graph graph, unsigned long long flags))  \
   F(cuGraphLaunch, (GraphExec executable, Stream stream))                                          \

@@ -230,31 +230,58 @@ std::unique_lock<std::mutex> no_recording(Gpu& gpu) {
 
 // ---- what happens on the stream
 
-// Nodes beside `own` new ones are somebody else's and came since the last look.
-void Recording::see_foreign_work(size_t own) {
+// The nodes that the next one waits for.
+std::vector<api::GraphNode> Recording::last_nodes() {
   int32_t status = 0;
   uint64_t id = 0;
   api::Graph graph = nullptr;
   const api::GraphNode* last = nullptr;
   const api::OpaqueGraphEdge* edges = nullptr;
   size_t n_last = 0, nodes = 0;
-  auto ask = [&] {
+  try {
     CU_TRY(gpu_, "recording a stream", cuStreamGetCaptureInfo, stream_->handle, &status, &id,
            &graph, &last, &edges, &n_last);
     if (status != api::capture_active)
       throw error(TN_ABORTED, "the driver has ended the recording");
-    if (own > 0 && n_last == 1) captured_.notes.back().node = last[0];
     CU_TRY(gpu_, "recording a stream", cuGraphGetNodes, graph, nullptr, &nodes);
-  };
-  try {
-    ask();
   } catch (const error& e) {
     refuse({"capture_failed", e.what()});
   }
-  if (nodes > known_nodes_ + own) captured_.foreign.push_back({now_, false, {}});
+  nodes_ = nodes;
+  return {last, last + n_last};
+}
+
+// Nodes beside `own` new ones are somebody else's and came since the last look.
+void Recording::see_foreign_work(size_t own) {
+  std::vector<api::GraphNode> last = last_nodes();
+  if (own > 0 && last.size() == 1) captured_.notes.back().node = last[0];
+  if (nodes_ > known_nodes_ + own) captured_.foreign.push_back({now_, false, {}});
   if (own > 0 && !captured_.notes.back().node)
     refuse({"capture_failed", "work of others joins the stream of the function"});
-  known_nodes_ = nodes;
+  known_nodes_ = nodes_;
+}
+
+uint32_t Recording::mark_place() {
+  require_running();
+  places_.push_back(last_nodes());
+  return static_cast<uint32_t>(places_.size() - 1);
+}
+
+void Recording::continue_from(std::span<const uint32_t> places) {
+  require_running();
+  std::vector<api::GraphNode> nodes;
+  for (uint32_t place : places) {
+    if (place >= places_.size())
+      throw error(TN_INVALID_ARGUMENT, "a recording goes on from a place that it has not marked");
+    for (api::GraphNode node : places_[place])
+      if (std::ranges::find(nodes, node) == nodes.end()) nodes.push_back(node);
+  }
+  try {
+    CU_TRY(gpu_, "branching a recording", cuStreamUpdateCaptureDependencies, stream_->handle,
+           nodes.data(), nullptr, nodes.size(), api::set_dependencies);
+  } catch (const error& e) {
+    refuse({"capture_failed", e.what()});
+  }
 }
 
 void Recording::add(Note note) {

@@ -110,6 +110,10 @@ class Recording {
   void copy(void* to, const void* from, size_t bytes, int32_t direction);
   void set(void* to, uint8_t byte, size_t bytes);
   void note_foreign_work(std::span<void* const> addresses);
+  /// Behind what came last.
+  uint32_t mark_place();
+  /// What comes next waits for what came before these places, and for nothing else.
+  void continue_from(std::span<const uint32_t> places);
   void note_draw(Draw draw) { captured_.draws.push_back(draw); }
 
   /// Ends the capture: the stream is an ordinary one again, what is launched now is an error.
@@ -124,6 +128,7 @@ class Recording {
 
  private:
   void see_foreign_work(size_t own);
+  std::vector<api::GraphNode> last_nodes();
   void add(Note note);
   void set_number(api::Address to, const std::byte* from, size_t bytes);
   void copy_constant(void* to, const void* from, size_t bytes);
@@ -139,7 +144,8 @@ class Recording {
   std::unique_lock<std::mutex> alone_;
   std::thread::id thread_ = std::this_thread::get_id();
   Captured captured_;
-  size_t known_nodes_ = 0, now_ = 0;
+  size_t nodes_ = 0, known_nodes_ = 0, now_ = 0;     // nodes: when they were asked for last
+  std::vector<std::vector<api::GraphNode>> places_;  // the nodes that each is behind
   bool is_capturing_ = false;
   std::optional<Reason> why_not_;
   std::vector<std::pair<void*, size_t>> deferred_;  // guarded by the lock of all recordings

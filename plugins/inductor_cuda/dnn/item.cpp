@@ -105,7 +105,8 @@ struct DnnItem::Aligned {
   }
 };
 
-void DnnItem::run(std::span<void* const> pointers, void* workspace, tn_stream* stream) const {
+void DnnItem::run(std::span<void* const> pointers, void* workspace, tn_stream* stream,
+                  std::vector<tensor>& kept) const {
   Aligned at(*this, pointers, workspace, stream);
   // The library works on the thread's device.
   auto native = reinterpret_cast<dnn::Stream>(native_stream(device_, stream));
@@ -115,6 +116,7 @@ void DnnItem::run(std::span<void* const> pointers, void* workspace, tn_stream* s
   // So that a recording changes addresses where it otherwise copies operands and results.
   check(device_.api->note_foreign_work(stream, at.touched.data(),
                                        static_cast<uint32_t>(at.touched.size())));
+  for (tensor& copy : at.copies) kept.push_back(std::move(copy));
 }
 
 bool has_dnn_plan(const loopir::Program& program, const loopir::Item& item, const Device& device,

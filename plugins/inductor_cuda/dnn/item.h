@@ -14,8 +14,10 @@ class DnnItem {
           const DnnRequest& request, const Tuning* tuning);
 
   int64_t workspace_bytes() const { return workspace_bytes_; }
-  /// Enqueues. `pointers` are by buffer; the workspace has so many bytes.
-  void run(std::span<void* const> pointers, void* workspace, tn_stream* stream) const;
+  /// Enqueues. `pointers` are by buffer; the workspace has so many bytes. What it works on besides
+  /// goes to `kept`.
+  void run(std::span<void* const> pointers, void* workspace, tn_stream* stream,
+           std::vector<tenon::plugin::tensor>& kept) const;
 
  private:
   struct Aligned;

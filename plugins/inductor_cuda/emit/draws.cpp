@@ -2,7 +2,7 @@
 //
 // Elements 4 q to 4 q + 3 of a draw come from its blocks 2 q and 2 q + 1: word k of the first is the
 // high half of the k-th number, that of the second the low half; 53 bits of both are a number of
-// [0, 1). Normal numbers are pairs by Box and Muller, in doubles; good to 1e-10 where they become
+// [0, 1). Normal numbers are pairs by Box and Muller, in doubles; good to 3e-9 where they become
 // floats, which takes a quarter of the time. Cost: 60 instructions a block and then as many a pair, so
 // a thread that takes four neighbours needs a quarter of what four threads need.
 // Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
@@ -50,12 +50,15 @@ Words philox(Builder& b, Value* seed, Value* block) {
   return counter;
 }
 
-/// [0, 1) with 53 bits.
-Value* uniform(Builder& b, Value* high, Value* low) {
+/// 53 bits as a number.
+Value* whole(Builder& b, Value* high, Value* low) {
   constexpr uint64_t unused_bits = 11;
   Value* both = b.CreateOr(b.CreateShl(b.CreateZExt(high, b.getInt64Ty()), uint64_t{32}),
                            b.CreateZExt(low, b.getInt64Ty()));
-  Value* whole = b.CreateSIToFP(b.CreateLShr(both, unused_bits), b.getDoubleTy());
+  return b.CreateSIToFP(b.CreateLShr(both, unused_bits), b.getDoubleTy());
+}
+/// Of [0, 1).
+Value* uniform(Builder& b, Value* whole) {
   return b.CreateFMul(whole, llvm::ConstantFP::get(b.getDoubleTy(), 0x1p-53));
 }
 
@@ -70,7 +73,7 @@ Pair normal_pair(Builder& b, Value* first, Value* second) {
           b.CreateFMul(radius, lanes::emit_math(b, TN_F_SIN, angle))};
 }
 
-/// Four uniform numbers, and which of them an element has.
+/// Four numbers of 53 bits, and which of them an element has.
 class Four {
  public:
   Four(Builder& b, Value* seed, Value* first_block, Value* element, unsigned n, bool is_wide)
@@ -81,12 +84,12 @@ class Four {
     Value* four = b.CreateLShr(element, uint64_t{2});
     Value* block = b.CreateAdd(first_block, b.CreateShl(four, uint64_t{1}));
     Words high = philox(b, seed, block), low = philox(b, seed, b.CreateAdd(block, b.getInt64(1)));
-    for (size_t k = 0; k < high.size(); ++k) all_[k] = uniform(b, high[k], low[k]);
+    for (size_t k = 0; k < high.size(); ++k) all_[k] = whole(b, high[k], low[k]);
   }
 
   Value* uniform_of(unsigned i) {
     Value* k = place(i);
-    return b_.CreateSelect(bit(k, 1), pick(k, 2, 3), pick(k, 0, 1));
+    return uniform(b_, b_.CreateSelect(bit(k, 1), pick(k, 2, 3), pick(k, 0, 1)));
   }
   /// Of neighbours each pair is made once.
   Value* normal_of(unsigned i) {
@@ -95,8 +98,8 @@ class Four {
     if (!cosine || n_ < 4) {
       Value* first = b_.CreateSelect(is_upper, all_[2], all_[0]);
       Value* second = b_.CreateSelect(is_upper, all_[3], all_[1]);
-      std::tie(cosine, sine) =
-          is_wide_ ? normal_pair(b_, first, second) : lanes::emit_normal_pair(b_, first, second);
+      std::tie(cosine, sine) = is_wide_ ? normal_pair(b_, uniform(b_, first), uniform(b_, second))
+                                        : lanes::emit_normal_pair(b_, first, second);
     }
     return b_.CreateSelect(bit(k, 0), sine, cosine);
   }

@@ -4,6 +4,7 @@
 
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
+#include <tenon/plugin.h>
 
 namespace inductor_cuda {
 

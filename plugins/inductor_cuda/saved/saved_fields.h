@@ -81,7 +81,7 @@ void fields(V& v, Parts& p) {
                p.updates);
   v.buffers(p.written_inputs);
   loopir::each(v, p.kernels, p.groups, p.is_in_group, p.externs, p.library_use, p.reuses_memory,
-               p.statistics);
+               p.most_branches, p.statistics);
 }
 
 }  // namespace inductor_cuda

@@ -30,7 +30,7 @@ void fields(V& v, Target& t) {
 
 namespace {
 
-constexpr loopir::SavedHead head{.magic = "inductor_cuda", .version = 2};
+constexpr loopir::SavedHead head{.magic = "inductor_cuda", .version = 3};
 
 /// Items of the members, by first item, in the order of their blocks.
 using Members = std::map<size_t, std::vector<uint64_t>>;
@@ -120,7 +120,10 @@ void check_static(const Parts& parts, size_t item) {
 }
 
 void check_items(const Parts& parts) {
+  constexpr uint32_t most_branches = 32;  // as the option has it
   size_t n = parts.schedule.items.size();
+  expect_saved(parts.most_branches > 0 && parts.most_branches <= most_branches,
+               "an impossible number of branches");
   expect_saved(parts.accesses.size() == n && parts.accesses_of_launches.size() == n &&
                    parts.is_static.size() == n && parts.is_in_group.size() == n,
                "lists of items of different lengths");

@@ -104,6 +104,26 @@ TEST_F(Arena, BytesAreUsedAgainWhenTheirBufferHasBeenRead) {
   EXPECT_LT(plan.bytes, plan.naive_bytes);
 }
 
+// Items 1 and 2 both need item 0, and item 3 needs them.
+TEST_F(Arena, BytesOfWhatMayRunAtOnceAreApart) {
+  Id a = add(1000), b = add(1000), c = add(1000), d = add(1000), e = add(1000);
+  std::vector<Access> accesses{{{}, {a}}, {{a}, {b, d}}, {{a}, {c}}, {{b, c}, {e}}};
+  DoneBefore one_after_the_other{{false, false, false, false},
+                                 {true, false, false, false},
+                                 {true, true, false, false},
+                                 {true, true, true, false}};
+  DoneBefore branches = one_after_the_other;
+  branches[2][1] = false;
+  std::vector<bool> all(program.buffers.size(), true);
+  MemoryPlan in_order = plan_memory(program, accesses, {}, all);
+  MemoryPlan same = plan_memory(program, accesses, {}, all, true, one_after_the_other);
+  MemoryPlan branched = plan_memory(program, accesses, {}, all, true, branches);
+  EXPECT_EQ(in_order.offsets, same.offsets);
+  EXPECT_EQ(in_order.offsets[c], in_order.offsets[d]) << "d is over when c begins";
+  EXPECT_NE(branched.offsets[c], branched.offsets[d]) << "d may still be written";
+  EXPECT_EQ(branched.offsets[e], branched.offsets[a]) << "all that reads a is done";
+}
+
 TEST_F(Arena, HoldsWhatItIsAskedFor) {
   Id inside = add(10), outside = add(10);
   std::vector<Access> accesses{{{}, {inside, outside}}};

@@ -4,6 +4,7 @@
 #include "fake_cuda/fake_cudnn.h"
 #include "gpu_checks.h"
 #include "inductor_cuda/api/cudnn.h"
+#include "own_process.h"
 
 #include <gmock/gmock.h>
 
@@ -347,6 +348,34 @@ TEST_F(GpuDnnLibrary, AFailureAtEachCallIsNamedAndTheNextCallWorks) {
     EXPECT_THAT(why, HasSubstr("4000"));
     expect_close(convolved(on_gpu(x), on_gpu(w)), conv2d(x, w, {}, {1}, {1}), call);
   }
+}
+
+// The same code of every process: what the first one plans, others take from the disk.
+TEST_F(GpuDnnLibrary, PlansOfAnEarlierProcessAreTakenUp) {
+  Tensor w = weights(), narrow = randn({1, 8, 9, 31}), wide = randn({1, 8, 10, 33});
+  Tensor q = (randn({1, 2, 200, 64}) * 0.5).to(Dtype::bf16);
+  auto attention = [](In x) { return scaled_dot_product_attention(x[0], x[0], x[0]); };
+  auto convolution = [&](const Tensor& x) {
+    expect_close(convolved(on_gpu(x), on_gpu(w)), conv2d(x, w, {}, {1}, {1}), "a convolution");
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // which the question for the child looks at
+  if (!testing::internal::InDeathTestChild()) {
+    convolution(narrow), convolution(wide);
+    EXPECT_GT(operations_of(attention, {q}, 0.02), 1);
+  }
+  in_own_process([&] {
+    FakeCudnnCounts before = library();
+    convolution(narrow);
+    EXPECT_EQ(library().restored, before.restored + 1);
+    EXPECT_GT(operations_of(attention, {q}, 0.02), 1);
+    EXPECT_EQ(library().plans, before.plans);
+    EXPECT_EQ(library().restored, before.restored + 2);
+    // Where the library does not take what was said of a plan, it plans anew.
+    fail_at("cudnnBackendFinalize", 1, dnn::bad_param);
+    convolution(wide);
+    EXPECT_EQ(library().plans, before.plans + 1);
+    EXPECT_EQ(library().restored, before.restored + 2);
+  });
 }
 
 TEST_F(GpuDnnLibrary, RecordedRunsFollowTheirInputs) {
