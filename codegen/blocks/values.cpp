@@ -148,7 +148,9 @@ std::optional<Operand> Values::make_joined(Id v, const ValueNode& n) {
   return std::nullopt;
 }
 
-Operand Values::join(Id v, Step s, std::array<Id, 4> operands) {
+// Nothing where there is no loop for what of the operands turns out to be one number. What was made
+// of them is found again.
+std::optional<Operand> Values::join(Id v, Step s, std::array<Id, 4> operands) {
   Id* places[] = {&s.a, &s.b, &s.c, &s.d};
   for (size_t k = 0; k < operands.size(); ++k) {
     if (operands[k] == none) continue;
@@ -158,10 +160,11 @@ Operand Values::join(Id v, Step s, std::array<Id, 4> operands) {
     if (!made.is_block) s.singles |= bit;
     if (made.is_of_rows) s.rows |= bit;
   }
+  if (!elements().joined(s.code, s.then, s.is_second, s.singles)) return std::nullopt;
   s.what = Do::join, s.is_block = true;
   s.out = scopes_.new_value(s.to, true);
   scopes_.emit(scopes_.of_value(v), s);
-  return {s.out, true};
+  return Operand{s.out, true};
 }
 
 // The other operand of a product with 1, which alpha often is; else the value itself.

@@ -61,7 +61,7 @@ class Values {
   Operand make_primitive(Id v, const loopir::ValueNode& n);
   std::optional<Operand> make_joined(Id v, const loopir::ValueNode& n);
   /// The step with its operands; those that are not `none`.
-  Operand join(Id v, Step s, std::array<Id, 4> operands);
+  std::optional<Operand> join(Id v, Step s, std::array<Id, 4> operands);
   bool is_written(Id buffer) const;
   Id without_one(Id v);
   bool has_one_use(Id value) const {

@@ -32,6 +32,16 @@ const RowCase row_cases[] = {
        Tensor scale = x.select(0, 0).select(0, 0).select(0, 0);
        return d * rsqrt(d.pow(2).mean({-1}, true) + 1e-5) * scale + x.amax({-1}, true);
      }},
+    {"a choice by a comparison of two numbers of a row",
+     [](const Tensor& x) {
+       Tensor low = x.amin({-1}, true), high = x.amax({-1}, true);
+       return where(low + high > 0.5, x * 2, high) + where(high > low * -1, x, low);
+     }},
+    {"a choice among what is one number, or one of an element",
+     [](const Tensor& x) {
+       Tensor high = (x * 3).to(Dtype::u8).amax({-1}, true);
+       return where(isfinite(high.sigmoid()), (x > 0) == high, high.sigmoid() * 2);
+     }},
     {"places", [](const Tensor& x) { return x.argmax(-1) * 2 + x.argmin(-1); }},
     {"sums of two rows",
      [](const Tensor& x) {
