@@ -102,11 +102,15 @@ void Functionalizer::write_argument(const Node& node, const OpEntry& op, uint32_
   if (content.dtype() != before.dtype()) content = content.to(before.dtype());
   if (have_same_sizes(before, content)) return values_.write(id, content);
   ValueId result = result_that_is(node, op, arg);
-  bool is_own = values_.base_of(values_.alias(id)).input == no_value;
-  require(is_own && result != no_value, ErrorCode::unsupported,
-          "{} gives its argument {} other sizes, which cannot be made functional; pass a tensor of "
-          "the right sizes",
-          op.name, op.schema.args[arg].name);
+  // Memory that nobody else sees, since it had no room for an element.
+  const Alias& alias = values_.alias(id);
+  bool is_own = values_.base_of(alias).input == no_value && alias.chain.empty() &&
+                guard_or_false(before.numel() == 0);
+  require(is_own && result != no_value, ErrorCode::unsupported, "{} gives its argument {} {}",
+          op.name, op.schema.args[arg].name,
+          op.tags & TN_TAG_DATA_DEPENDENT
+              ? "sizes that data decides, which cannot be made functional; call the form without it"
+              : "other sizes, which cannot be made functional; pass a tensor of the right sizes");
   values_.give_memory(id, result, content);
 }
 

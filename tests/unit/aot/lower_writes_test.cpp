@@ -78,6 +78,28 @@ TEST(LowerWrites, OutFormsThatUpdateStatisticsWriteTheirResultsToo) {
 )");
 }
 
+// What another value sees, too, would miss the write.
+TEST(LowerWrites, OutArgumentsOfOtherSizesHaveNoElements) {
+  auto by_data = graph_of(R"(
+  input %x: f32[3]
+  %b: i64[5, 1] = aten.zeros.default([5, 1], i64)
+  %v: i64[3, 1] offset 1 = aten.slice.Tensor(%b, 0, 1, 4)
+  %w: i64[3, 1] offset 1 = aten.nonzero.out(%x, %v)
+  output %b
+)");
+  EXPECT_THAT(message_of([&] { lower_inference(*by_data, {}); }),
+              HasSubstr("aten.nonzero.out gives its argument out sizes that data decides"));
+  auto empty_view = graph_of(R"(
+  input %x: f32[2, 2]
+  %b: f32[4, 2] = aten.zeros.default([4, 2])
+  %v: f32[0, 2] offset 2 = aten.slice.Tensor(%b, 0, 1, 1)
+  %w: f32[2, 2] offset 2 = aten.mm.out(%x, %x, %v)
+  output %b
+)");
+  EXPECT_THAT(message_of([&] { lower_inference(*empty_view, {}); }),
+              HasSubstr("aten.mm.out gives its argument out other sizes"));
+}
+
 TEST(LowerWrites, NormalisedInstancesUpdateStatistics) {
   expect_same(R"(
   input %x: f32[2, 3, 4]
