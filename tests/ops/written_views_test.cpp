@@ -8,8 +8,9 @@
 // Method: of each op, the first recorded call (or sample) that it takes. The arguments that the op
 // writes, itself (also where its schema keeps that secret) or in its out forms, become views of
 // larger tensors (turned around, with steps, away from the beginning), in a graph that is
-// interpreted and then compiled by each backend for the CPU that is there. All inputs and all
-// results must be equal, or the backend says that it does not support the graph.
+// interpreted and then compiled by each backend for the CPU that is there; these tensors are inputs,
+// then computed in the graph. All inputs and all results must be equal, or the backend says that it
+// does not support the graph.
 #include "call_graph.h"
 #include "compile/compile_graph.h"
 #include "debug/compare.h"
@@ -107,7 +108,7 @@ WritingCall writing_call(const OpEntry& op, const MakeCall& make) {
 }
 
 // Inputs come in the order in which the views are made, then in that of the call.
-CallGraph graph_of_writes(const OpEntry& op, WritingCall given) {
+CallGraph graph_of_writes(const OpEntry& op, WritingCall given, bool is_computed) {
   CallGraph out;
   std::vector<Tensor> memories;
   for (size_t place : given.written) {
@@ -124,6 +125,7 @@ CallGraph graph_of_writes(const OpEntry& op, WritingCall given) {
   };
   RecordScope scope(recorder);
   for (size_t i = 0; i < memories.size(); ++i) {
+    if (is_computed) memories[i] = memories[i].clone();
     Value& value = given.call.values[given.written[i]];
     given.call.tensors.push_back(view_in(memories[i], tensor_in(value).sizes().size()));
     value = Value::of(given.call.tensors.back());
@@ -132,6 +134,7 @@ CallGraph graph_of_writes(const OpEntry& op, WritingCall given) {
   run_op(op, given.call, results);
   std::vector<Tensor> outputs;
   for (const Value& v : flattened(results)) outputs.push_back(tensor_in(v));
+  if (is_computed) outputs.insert(outputs.end(), memories.begin(), memories.end());
   out.graph = recorder.finish(outputs);
   return out;
 }
@@ -175,12 +178,19 @@ class Checker {
 
   /// Whether the call can be made, and writes.
   bool check(const OpEntry& op, const MakeCall& make) {
+    return check(op, make, false) && check(op, make, true);
+  }
+
+  size_t n_checks = 0, n_refused = 0, n_failed = 0;
+
+ private:
+  bool check(const OpEntry& op, const MakeCall& make, bool is_computed) {
     std::vector<Tensor> expected;
     size_t n_inputs = 0;
     try {
       WritingCall writing = writing_call(op, make);
       if (writing.written.empty()) return false;
-      CallGraph call = graph_of_writes(op, std::move(writing));
+      CallGraph call = graph_of_writes(op, std::move(writing), is_computed);
       expected = seen_by_caller(call, run_graph(call));
       n_inputs = call.inputs.size();
     } catch (const Error&) {
@@ -189,8 +199,9 @@ class Checker {
     for (const std::string& backend : backends_) {
       std::string why;
       try {
-        why = difference(run_compiled(graph_of_writes(op, writing_call(op, make)), backend),
-                         expected, n_inputs);
+        why = difference(
+            run_compiled(graph_of_writes(op, writing_call(op, make), is_computed), backend),
+            expected, n_inputs);
       } catch (const Error& error) {
         if (error.code() == ErrorCode::unsupported) {
           ++n_refused;
@@ -206,9 +217,6 @@ class Checker {
     return true;
   }
 
-  size_t n_checks = 0, n_refused = 0, n_failed = 0;
-
- private:
   inline static const std::set<std::string> tested{"eager", "aot_eager", "inductor", "ts", "nnc"};
   std::set<std::string> backends_;
 };
