@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <future>
 #include <memory>
 
 namespace onednn {
@@ -52,8 +53,9 @@ inline void copy_rows(Rows<const void*> from, Rows<void*> to, int64_t rows, int6
     std::memcpy(at(to.data, r * to.step, dtype), at(from.data, r * from.step, dtype), bytes);
 }
 
-/// A plan, or none where oneDNN has no implementation (of a dtype on this CPU, of a shape) or may
-/// not make its code.
+/// A plan, or none where oneDNN has no implementation (of a dtype on this CPU, of a shape), may not
+/// make its code, or found no memory when it made this primitive before: its cache keeps a promise of
+/// that one which nobody fulfils any more, and cannot be emptied then.
 template <class Make>
 auto unless_unsupported(Make&& make) -> decltype(make()) {
   if (*why_no_new_code()) return nullptr;
@@ -62,6 +64,8 @@ auto unless_unsupported(Make&& make) -> decltype(make()) {
   } catch (const dnnl::error& e) {
     if (e.status == dnnl_unimplemented || e.status == dnnl_invalid_arguments) return nullptr;
     throw;
+  } catch (const std::future_error&) {
+    return nullptr;
   }
 }
 

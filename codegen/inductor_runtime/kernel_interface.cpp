@@ -12,13 +12,15 @@ using loopir::Statement;
 
 void add_buffers(loopir::Program& program, const loopir::Nest& nest, KernelInterface& out) {
   loopir::Access access;
-  for (const Stage& stage : nest.kernel.stages)
+  for (const Stage& stage : nest.kernel.stages) {
+    loopir::add_extent_loads(program.expressions, stage.inner, access.reads);
     for (const Statement& s : stage.statements) {
       loopir::add_loads(program.expressions, s.value, access.reads);
       if (s.buffer == none) continue;
       access.reads.push_back(s.buffer);
       loopir::add_index_loads(program.expressions, s.index, access.reads);
     }
+  }
   for (Id buffer : access.reads) {
     const loopir::Buffer& info = program.buffers[buffer];
     if (info.place != loopir::Buffer::Place::scratch) {

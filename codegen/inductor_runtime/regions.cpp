@@ -138,16 +138,18 @@ class RegionFinder {
       if (!units) return std::nullopt;
       out.units = *units;
     }
-    for (const loopir::Stage& stage : nest.kernel.stages)
+    auto read = [&](const loopir::ValueNode& load) {
+      add(out, load.a, load.b, slowest, *steps, false);
+    };
+    for (const loopir::Stage& stage : nest.kernel.stages) {
+      loopir::for_each_extent_load(x_, stage.inner, read);
       for (const loopir::Statement& s : stage.statements) {
-        auto read = [&](const loopir::ValueNode& load) {
-          add(out, load.a, load.b, slowest, *steps, false);
-        };
         loopir::for_each_load(x_, s.value, read);
         if (s.buffer == none) continue;
         add(out, s.buffer, s.index, slowest, *steps, true);
         loopir::for_each_index_load(x_, s.index, read);
       }
+    }
     return out;
   }
   std::optional<int64_t> quotient(Id a, Id b) {

@@ -26,6 +26,11 @@ void for_each_index_load(Expressions& x, Id index,
   for (Id v : values) for_each_load(x, v, see);
 }
 
+void for_each_extent_load(Expressions& x, const Ids& variables,
+                          const std::function<void(const ValueNode&)>& see) {
+  for (Id v : variables) for_each_index_load(x, x.extent_of(v), see);
+}
+
 void for_each_load(Expressions& x, Id value, const std::function<void(const ValueNode&)>& see) {
   std::vector<Id> open{value};
   std::unordered_map<Id, bool> seen;
@@ -56,6 +61,9 @@ void add_loads(Expressions& x, Id value, Ids& out) { for_each_load(x, value, buf
 void add_index_loads(Expressions& x, Id index, Ids& out) {
   for_each_index_load(x, index, buffers_into(out));
 }
+void add_extent_loads(Expressions& x, const Ids& variables, Ids& out) {
+  for_each_extent_load(x, variables, buffers_into(out));
+}
 
 namespace {
 
@@ -66,17 +74,20 @@ struct Accesses {
     Access out{{}, {loop.buffer}};
     add_loads(program.expressions, loop.value, out.reads);
     add_index_loads(program.expressions, loop.index, out.reads);
+    add_extent_loads(program.expressions, loop.reduced, out.reads);
     return out;
   }
   Access operator()(const Kernel& kernel) const {
     Access out;
-    for (const Stage& stage : kernel.stages)
+    for (const Stage& stage : kernel.stages) {
+      add_extent_loads(program.expressions, stage.inner, out.reads);
       for (const Statement& s : stage.statements) {
         add_loads(program.expressions, s.value, out.reads);
         if (s.buffer == none) continue;
         out.writes.push_back(s.buffer);
         add_index_loads(program.expressions, s.index, out.reads);
       }
+    }
     return out;
   }
   Access operator()(const Product& p) const {
@@ -187,7 +198,7 @@ struct NumbersRead {
   }
   bool reads_any(const Ids& variables) const {
     return std::any_of(variables.begin(), variables.end(),
-                       [&](Id v) { return has_symbols(program.expressions.extent_of(v)); });
+                       [&](Id v) { return reads_in_index(program.expressions.extent_of(v)); });
   }
   bool reads(Id value) const {
     Expressions& x = program.expressions;

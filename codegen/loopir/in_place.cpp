@@ -53,7 +53,12 @@ class InPlaceReuse {
   void see(const Kernel& kernel, size_t item) {
     std::map<Id, Reading> readings;
     std::vector<const Statement*> statements;
-    for (const Stage& stage : kernel.stages)
+    auto see_elsewhere = [&](const ValueNode& load) {
+      size_t at = statements.size();
+      readings.try_emplace(load.a, Reading{load.b, at}).first->second.is_one_index = false;
+    };
+    for (const Stage& stage : kernel.stages) {
+      for_each_extent_load(x_, stage.inner, see_elsewhere);
       for (const Statement& s : stage.statements) {
         if (s.is_scan || s.is_scatter || s.store != Store::set) return;
         size_t at = statements.size();
@@ -64,10 +69,9 @@ class InPlaceReuse {
           r.last = at;
         });
         if (s.buffer == none) continue;
-        for_each_index_load(x_, s.index, [&](const ValueNode& load) {
-          readings.try_emplace(load.a, Reading{load.b, at}).first->second.is_one_index = false;
-        });
+        for_each_index_load(x_, s.index, see_elsewhere);
       }
+    }
     for (size_t at = 0; at < statements.size(); ++at) {
       const Statement& s = *statements[at];
       if (s.buffer == none || !is_eligible_[s.buffer] || writers_[s.buffer].size() != 1) continue;

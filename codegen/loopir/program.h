@@ -238,13 +238,17 @@ struct Access {
   Ids reads, writes;
 };
 Access access_of(Program& program, const Step& step);
-/// Every load in a value, those in indices included, once; every load in an index.
+/// Every load in a value, those in indices included, once; every load in an index; in the extents of
+/// variables, which are data where a fold's length is.
 void for_each_load(Expressions& x, Id value, const std::function<void(const ValueNode&)>& see);
 void for_each_index_load(Expressions& x, Id index,
                          const std::function<void(const ValueNode&)>& see);
-/// The buffers that a value loads from; those that an index does.
+void for_each_extent_load(Expressions& x, const Ids& variables,
+                          const std::function<void(const ValueNode&)>& see);
+/// The buffers that a value loads from; those that an index does, that extents do.
 void add_loads(Expressions& x, Id value, Ids& out);
 void add_index_loads(Expressions& x, Id index, Ids& out);
+void add_extent_loads(Expressions& x, const Ids& variables, Ids& out);
 
 /// Adds the symbols that a graph's value shows as such, as a size, a stride or a number of any
 /// kind; whether some were not among those seen. A symbol that no input shows is known at run time

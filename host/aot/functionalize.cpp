@@ -26,14 +26,6 @@ namespace tenon {
 
 namespace {
 
-// In training, with running_mean and running_var, which are arguments 3 and 4. A vector, which is
-// empty then, has no channels.
-bool updates_statistics(const Graph& graph, const Node& node, const OpEntry& op) {
-  return op.def->tags & OpTags::updates_statistics && node.args[3].tag == Tag::ref &&
-         node.args[4].tag == Tag::ref && node.args[5].number().to_bool() &&
-         graph.value(static_cast<ValueId>(node.args[0].payload)).meta.sizes.size() > 1;
-}
-
 // A view that looks at a second tensor, maybe for a number (where it begins): what the graph needs
 // to make such a view anew is seen in its parts only.
 bool is_view_by_another(const OpEntry& op) {
@@ -147,12 +139,12 @@ void Functionalizer::lower_node(const Node& node) {
   std::optional<EnableGradGuard> mode;
   if (options_.training) follow_facts(node, mode);
   std::vector<Value> args = values_.arguments(node);
-  if (updates_statistics(graph_, node, op))
-    lower_batch_norm(node, op, args);
-  else if (op.mutated_args)
+  if (op.mutated_args)
     lower_write(node, op, args);
   else if (is_control_flow(op))
     lower_control_flow(node, op, std::move(args));
+  else if (updates_statistics(node, op))
+    lower_normalization(node, op, args);
   else
     call(op, node, args, no_value);
 }

@@ -6,6 +6,7 @@
 #include "ops/forms/complex_forms.h"
 #include "ops/forms/functional_form.h"
 #include "ops/forms/out_form.h"
+#include "ops/nn/instance_norm.h"
 #include "ops/op_ids.h"
 #include "ops/op_table.h"
 
@@ -43,6 +44,25 @@ bool resizes(const Node& node) {
   return node.op == OpId::aten_resize__default || node.op == OpId::aten_resize_as__default;
 }
 
+/// Its running statistics are written, of which the schema knows nothing.
+bool normalizes_instances(const OpEntry& op) {
+  const OpEntry& row = op.out_form ? *op.functional : op;
+  return &row == &entry_of(OpId::aten_instance_norm_default);
+}
+
+// As the functional form of batch_norm has them: the result first, the statistics as 3 and 4.
+void normalize_instances(std::span<const Value> args, Value* results) {
+  auto given = [&](size_t i) {
+    return args[i].tag == Tag::tensor ? *args[i].as<Tensor>() : Tensor();
+  };
+  ops::InstanceNorm made =
+      ops::instance_norm_functional(given(0), given(1), given(2), given(3), given(4),
+                                    args[6].number().to_double(), args[7].number().to_double());
+  results[0] = Value::own(std::move(made.result));
+  results[3] = Value::own(std::move(made.running_mean));
+  results[4] = Value::own(std::move(made.running_var));
+}
+
 // The tape takes no notice of a comparison in place: gradients go on as if nothing was written.
 bool is_on_tape(const OpEntry& op, const std::vector<Value>& args) {
   if (!op.functional || op.out_form) return op.def->vjp.kind != Vjp::Kind::none;
@@ -56,6 +76,7 @@ bool is_on_tape(const OpEntry& op, const std::vector<Value>& args) {
 void Functionalizer::lower_write(const Node& node, const OpEntry& op, std::vector<Value>& args) {
   EnableGradGuard mode(thread_modes.grad_enabled && (!options_.training || is_on_tape(op, args)));
   if (op.out_form) return lower_out(node, op, args);
+  if (updates_statistics(node, op)) return lower_normalization(node, op, args);
   if (resizes(node))
     return values_.resize(static_cast<ValueId>(node.args[0].payload), node.first_result);
   bool writes_self = node.args[0].tag == Tag::ref && op.mutated_args == 1;
@@ -81,23 +102,31 @@ void Functionalizer::write_argument(const Node& node, const OpEntry& op, uint32_
   if (content.dtype() != before.dtype()) content = content.to(before.dtype());
   if (have_same_sizes(before, content)) return values_.write(id, content);
   ValueId result = result_that_is(node, op, arg);
-  bool is_own = values_.base_of(values_.alias(id)).input == no_value;
-  require(is_own && result != no_value, ErrorCode::unsupported,
-          "{} gives its argument {} other sizes, which cannot be made functional; pass a tensor of "
-          "the right sizes",
-          op.name, op.schema.args[arg].name);
+  // Memory that nobody else sees, since it had no room for an element.
+  const Alias& alias = values_.alias(id);
+  bool is_own = values_.base_of(alias).input == no_value && alias.chain.empty() &&
+                guard_or_false(before.numel() == 0);
+  require(is_own && result != no_value, ErrorCode::unsupported, "{} gives its argument {} {}",
+          op.name, op.schema.args[arg].name,
+          op.tags & TN_TAG_DATA_DEPENDENT
+              ? "sizes that data decides, which cannot be made functional; call the form without it"
+              : "other sizes, which cannot be made functional; pass a tensor of the right sizes");
   values_.give_memory(id, result, content);
 }
 
-// The out arguments are the last ones; each is the result of the functional op.
+// The out arguments are the last ones; each is the result of the functional op, which may write
+// statistics besides.
 void Functionalizer::lower_out(const Node& node, const OpEntry& op,
                                const std::vector<Value>& args) {
   const OpEntry& functional = *op.functional;
-  Value results[8];
   uint32_t first = op.n_args - functional.n_returns;
   const Tensor& out = values_.current(static_cast<ValueId>(node.args[first].payload));
   std::vector<Value> given = functional_args(op, args.data(), out);
-  dispatch(functional, given.data(), functional.n_args, results, functional.n_returns);
+  Value results[8];
+  if (updates_statistics(node, op))
+    run_normalization(node, functional, given, results);
+  else
+    dispatch(functional, given.data(), functional.n_args, results, functional.n_returns);
   for (uint32_t r = 0; r < functional.n_returns; ++r) {
     write_argument(node, op, first + r, take<Tensor>(results[r]));
     values_.join(node.first_result + r, static_cast<ValueId>(node.args[first + r].payload));
@@ -132,19 +161,40 @@ void Functionalizer::lower_restride(const Node& node, const OpEntry& view,
   values_.restride(self, node.first_result);
 }
 
-void Functionalizer::lower_batch_norm(const Node& node, const OpEntry& op,
-                                      const std::vector<Value>& args) {
-  static const OpEntry& functional =
-      entry_of(OpId::aten__native_batch_norm_legit_functional_default);
-  Value results[5];
-  dispatch(functional, args.data(), 8, results, 5);
-  for (uint32_t r = 0; r < 5; ++r) {
-    Tensor value = take<Tensor>(results[r]);
-    if (r >= 3)
-      values_.write(static_cast<ValueId>(node.args[r].payload), value);
-    else if (r < op.n_returns)
-      values_.add_result(node, op, node.first_result + r, r, value);
+// In training, with running_mean and running_var, which are arguments 3 and 4. A vector, which is
+// empty then, has no channels.
+bool Functionalizer::updates_statistics(const Node& node, const OpEntry& op) const {
+  bool may = op.def->tags & OpTags::updates_statistics || normalizes_instances(op);
+  return may && node.args[3].tag == Tag::ref && node.args[4].tag == Tag::ref &&
+         node.args[5].number().to_bool() &&
+         graph_.value(static_cast<ValueId>(node.args[0].payload)).meta.sizes.size() > 1;
+}
+
+// What the op gives in `results`; the statistics are written.
+void Functionalizer::run_normalization(const Node& node, const OpEntry& op,
+                                       std::span<const Value> args, Value* results) {
+  static const OpEntry& batches = entry_of(OpId::aten__native_batch_norm_legit_functional_default);
+  Value all[5];
+  if (normalizes_instances(op))
+    normalize_instances(args, all);
+  else
+    dispatch(batches, args.data(), batches.n_args, all, batches.n_returns);
+  for (uint32_t i : {3u, 4u})
+    values_.write(static_cast<ValueId>(node.args[i].payload), take<Tensor>(all[i]));
+  for (uint32_t r = 0; r < 3; ++r) {
+    if (r < op.n_returns)
+      results[r] = all[r];
+    else
+      drop(all[r]);
   }
+}
+
+void Functionalizer::lower_normalization(const Node& node, const OpEntry& op,
+                                         const std::vector<Value>& args) {
+  Value results[3];
+  run_normalization(node, op, args, results);
+  for (uint32_t r = 0; r < op.n_returns; ++r)
+    values_.add_result(node, op, node.first_result + r, r, take<Tensor>(results[r]));
 }
 
 }  // namespace tenon

@@ -52,7 +52,10 @@ class Functionalizer {
   ValueId result_that_is(const Node& node, const OpEntry& op, uint32_t arg) const;
   void lower_restride(const Node& node, const OpEntry& view, const std::vector<Value>& args,
                       ValueId self);
-  void lower_batch_norm(const Node& node, const OpEntry& op, const std::vector<Value>& args);
+  bool updates_statistics(const Node& node, const OpEntry& op) const;
+  void run_normalization(const Node& node, const OpEntry& op, std::span<const Value> args,
+                         Value* results);
+  void lower_normalization(const Node& node, const OpEntry& op, const std::vector<Value>& args);
 
   const Graph& graph_;
   const LowerOptions& options_;

@@ -3,9 +3,8 @@
 
 #include "core/edit_distance.h"
 #include "core/error.h"
+#include "core/own_file.h"
 #include "core/path_writers.h"
-
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -23,13 +22,8 @@ std::string environment_path(const char* name) {
 }
 
 std::string install_folder() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&install_folder), &info) == 0 || !info.dli_fname) return "";
-  std::error_code error;
-  // A program that was found on the PATH knows itself by its bare name.
-  bool bare = fs::path(info.dli_fname).parent_path().empty();
-  fs::path library = fs::canonical(bare ? "/proc/self/exe" : info.dli_fname, error);
-  return error ? "" : (library.parent_path().parent_path() / "etc" / "tenon").string();
+  fs::path library = own_file();
+  return library.empty() ? "" : (library.parent_path().parent_path() / "etc" / "tenon").string();
 }
 
 std::string user_folder() {

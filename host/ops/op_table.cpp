@@ -263,7 +263,7 @@ bool gives_what_data_decides(const CallArgs& call) {
   const OpEntry& row = call.op->functional ? *call.op->functional : *call.op;
   if (!row.def->sized_by) return true;
   for (uint32_t i = 0; i < call.n_args; ++i)
-    if (row.schema.args[i].name == row.def->sized_by && call.args[i].is_number()) {
+    if (call.op->schema.args[i].name == row.def->sized_by && call.args[i].is_number()) {
       Number size = call.args[i].number();
       return !size.is_symbolic() && size.to_int() < 0;
     }

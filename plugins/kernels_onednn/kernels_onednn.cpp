@@ -6,6 +6,8 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include <future>
+
 using namespace tenon::plugin;
 
 namespace {
@@ -20,6 +22,8 @@ bool guarded(const kernel_call& call) {
     return run(call);
   } catch (const dnnl::error&) {
     return false;
+  } catch (const std::future_error&) {
+    return false;  // no memory when the primitive was made: oneDNN never makes it again
   }
 }
 

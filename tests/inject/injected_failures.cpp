@@ -1,5 +1,6 @@
 // Programs without memory and without threads: they end with an error, or go on with less. They do
 // not crash, hang or compute something else.
+#include "backend/life/load.h"
 #include "core/threads/thread_pool.h"
 #include "formats/json.h"
 
@@ -131,6 +132,10 @@ TEST_F(Injected, ValuesOfFlagsAreCopiedOrNot) {
   EXPECT_GE(failures_of("./own --copy-values"), 12);
 }
 
+TEST_F(Injected, WhereTheLibraryLiesIsKnownOrNot) {
+  EXPECT_GE(failures_of("./own --plugin-folder"), 2);
+}
+
 TEST_F(Injected, WithoutThreadsOneDoesTheWork) {
   EXPECT_EQ(run("FAIL_THREADS=1", "./own --without-threads"), 0) << text_of("err.txt");
   EXPECT_NE(text_of("err.txt").find("the system gives no more threads: kernels run on 1 of 4"),
@@ -208,6 +213,15 @@ int copy_values() {
   }
 }
 
+// What the test of folders runs: the call after one that failed has memory.
+int find_plugin_folder() {
+  try {
+    return plugin_install_dir().empty() ? 1 : 0;
+  } catch (const std::bad_alloc&) {
+    return plugin_install_dir().empty() ? 2 : no_memory;
+  }
+}
+
 // What the test of threads runs.
 int work_without_threads() {
   set_num_threads(4);
@@ -232,6 +246,7 @@ int main(int n, char** arguments) {
   if (n > 2 && std::string(arguments[1]) == "--without-code")
     return tenon::run_without_code(arguments + 2);
   if (n > 1 && std::string(arguments[1]) == "--copy-values") return tenon::copy_values();
+  if (n > 1 && std::string(arguments[1]) == "--plugin-folder") return tenon::find_plugin_folder();
   if (n > 1 && std::string(arguments[1]) == "--without-threads")
     return tenon::work_without_threads();
   testing::InitGoogleTest(&n, arguments);

@@ -248,6 +248,7 @@ class Fusion {
       return "the kernel would hold too many loops that only read the same";
     if (!is_vertical && order_->is_before(ia, ib)) return "another step lies between them";
     if (const char* why = why_ordered_apart(*a.group, b, is_vertical)) return why;
+    if (is_a_length(a.access.writes, *b.group)) return "a fold's length is known before it";
     for (Id t : a.access.writes)
       if (writers_[t] > 1 && meets({t}, b.access.reads)) return "the tensor has several writers";
     for (Id t : is_vertical ? a.access.writes : a.access.reads) {
@@ -275,6 +276,15 @@ class Fusion {
         return "a scatter only takes in what it stores";
     }
     return nullptr;
+  }
+
+  /// Whether a loop's end is read from one of the buffers.
+  bool is_a_length(const Ids& buffers, const Group& g) {
+    return std::any_of(g.loops.begin(), g.loops.end(), [&](const Loop& loop) {
+      Ids read;
+      add_extent_loads(x_, loop.reduced, read);
+      return meets(buffers, read);
+    });
   }
 
   /// The indices at which the group reads `t`, once each; at which it writes it.

@@ -24,13 +24,18 @@ struct Bags {
     return x.apply(TN_F_SELECT, TN_I64, is_inside, offset(to, next, is_inside),
                    x.index_value(n_indices));
   }
-  /// How many there are; an error where the offsets decrease.
+  /// How many there are; an error where the offsets decrease or lie outside, also if no element
+  /// depends on its place.
   Id count(Lowering& to, Id bag) const {
     Expressions& x = to.x;
     Id first = start(to, bag), last = end(to, bag);
     Id too_many = x.add(n_indices, x.constant(1));
-    Id n = x.apply(TN_F_SELECT, TN_I64, x.apply(TN_F_GE, TN_BOOL, last, first),
-                   x.apply(TN_F_SUB, TN_I64, last, first), x.index_value(too_many));
+    Id is_within =
+        x.apply(TN_F_BAND, TN_BOOL, x.apply(TN_F_GE, TN_BOOL, first, x.number(int64_t{0}, TN_I64)),
+                x.apply(TN_F_LE, TN_BOOL, last, x.index_value(n_indices)));
+    is_within = x.apply(TN_F_BAND, TN_BOOL, is_within, x.apply(TN_F_GE, TN_BOOL, last, first));
+    Id n = x.apply(TN_F_SELECT, TN_I64, is_within, x.apply(TN_F_SUB, TN_I64, last, first),
+                   x.index_value(too_many));
     return x.of_value(x.value({value_checked, TN_I64, n, too_many, none}));
   }
 

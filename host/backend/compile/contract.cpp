@@ -5,7 +5,9 @@
 #include "config/flags.h"
 #include "core/sym/sym_eval.h"
 #include "core/tensor/tensor_impl.h"
+#include "graph/control_flow.h"
 #include "graph/passes/aliasing.h"
+#include "ops/op_table.h"
 
 #include <algorithm>
 #include <deque>
@@ -49,11 +51,19 @@ std::string sizes_text(std::span<const int64_t> sizes) {
   return "[" + out + "]";
 }
 
+// A body that runs may leave a result without a history that another body, or one that is told by
+// its operands alone, would give it.
+bool has_bodies(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(),
+                             [](const Node& node) { return is_control_flow(entry_of(node.op)); });
+}
+
 }  // namespace
 
 CallContract::CallContract(const CompileRequest& request)
     : graph_(request.graph), checking_(config::flags().plugins.check_calls) {
   bool captured = request.stage == Stage::captured && request.grad_enabled;
+  bool tells_history = captured && !has_bodies(*graph_);
   for (ValueId id : graph_->outputs()) {
     Expected& e = expected_.emplace_back();
     if (id == no_value) e.rank = -1;
@@ -61,7 +71,7 @@ CallContract::CallContract(const CompileRequest& request)
     const GraphValue& value = graph_->value(id);
     e.dtype = static_cast<int32_t>(value.meta.dtype);
     e.rank = static_cast<int32_t>(value.meta.sizes.size());
-    if (captured && value.flags.requires_grad) e.flags = TN_T_REQUIRES_GRAD;
+    if (tells_history && value.flags.requires_grad) e.flags = TN_T_REQUIRES_GRAD;
   }
   for (ValueId id : graph_->inputs())
     grad_ = grad_ || (captured && graph_->value(id).flags.requires_grad);

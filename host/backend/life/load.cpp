@@ -9,16 +9,17 @@
 #include "backend/life/crash_report.h"
 #include "backend/life/shutdown.h"
 #include "config/flags.h"
+#include "core/own_file.h"
 #include "ops/op_table.h"
 #include "report/log.h"
 
-#include <boost/dll/runtime_symbol_info.hpp>
 #include <boost/dll/shared_library.hpp>
 
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <map>
 #include <mutex>
 
@@ -280,17 +281,12 @@ std::optional<std::string> plugin_being_loaded() {
   return entered ? std::optional(*entered) : std::nullopt;
 }
 
+// Plugins are beside the file itself, whatever links lead to it.
 std::string plugin_install_dir() {
-  namespace fs = boost::filesystem;
-  // Plugins are beside the file itself, whatever links lead to it. A program that was found on the
-  // PATH knows itself by its bare name, one that changed its folder by a name that was.
-  fs::path file = boost::dll::this_line_location();
-  boost::system::error_code error;
-  if (file.has_parent_path()) file = fs::canonical(file, error);
-  if (error || !file.has_parent_path()) file = fs::read_symlink("/proc/self/exe");
-  fs::path here = file.parent_path();
-  fs::path beside = here / "tenon" / "plugins";
-  if (fs::is_directory(beside)) return beside.string();
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path here = fs::path(own_file()).parent_path(), beside = here / "tenon" / "plugins";
+  if (fs::is_directory(beside, error)) return beside.string();
   return (here.parent_path() / "lib" / "tenon" / "plugins").string();
 }
 

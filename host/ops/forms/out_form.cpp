@@ -54,6 +54,7 @@ constexpr IrregularName irregular_names[] = {
     {"min.out", "other"},
     {"min.unary_out", "default"},
     {"nanmedian.dim_values", "dim"},
+    {"native_batch_norm.out", "default", {"out", "save_mean", "save_invstd"}},
     {"norm.dtype_out", "ScalarOpt_dim_dtype"},
     {"norm.out", "ScalarOpt_dim"},
     {"prod.int_out", "dim_int"},

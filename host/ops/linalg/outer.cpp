@@ -72,7 +72,7 @@ Tensor with_dims(Tensor t, IntList dims) {
 Tensor trilinear_decomp(const Tensor& a, const Tensor& b, const Tensor& c, IntList expand1,
                         IntList expand2, IntList expand3, IntList summed, int64_t) {
   Tensor product = mul(mul(with_dims(a, expand1), with_dims(b, expand2)), with_dims(c, expand3));
-  return summed.empty() ? product : sum(product, summed);
+  return summed.empty() ? product : sum(product, summed, false, product.dtype());
 }
 
 Tensor bilinear_decomp(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias) {

@@ -1,5 +1,6 @@
 // Convolutions: `convolution` is the kernel; the named forms of one to three dimensions lead to it.
 #include "core/kernels/conv.h"
+#include "core/sym/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/linalg/product.h"
 #include "ops/op.h"
@@ -98,6 +99,8 @@ TensorMeta convolution_meta(const Tensor& input, const Tensor& weight, const Ten
   ConvSettings s =
       settings_of(weight, stride, padding, dilation, transposed, output_padding, groups);
   Dims sizes{input.size(0), transposed ? weight.size(1) * groups : weight.size(0)};
+  // As in PyTorch: of no channels none are made, whatever the weight says.
+  if (guard_or_false(input.size(1) == 0)) sizes[1] = 0;
   for (size_t d = 0; d < s.stride.size(); ++d) {
     SymInt size = output_size(input.sizes()[d + 2], weight.sizes()[d + 2], s, d);
     require(expect_true(size >= 0),
@@ -187,7 +190,10 @@ std::array<TensorMeta, 3> backward_metas(const Tensor& grad, const Tensor& input
     return TensorMeta{t.dtype(), t.device(), dims_of(t.sizes()), strides_for(t.sizes(), format),
                       is_wanted};
   };
-  TensorMeta bias = contiguous_meta({grad.size(1)}, grad.dtype(), grad.device());
+  // Of no channels grad_output has none, either; a bias may have been given.
+  bool is_bare = guard_or_false(input.size(1) == 0);
+  SymInt channels = is_bare && !transposed ? weight.size(0) : grad.size(1);
+  TensorMeta bias = contiguous_meta({channels}, grad.dtype(), grad.device());
   bias.defined = wanted[2];
   return {like(input, wanted[0]), like(weight, wanted[1]), std::move(bias)};
 }
@@ -230,6 +236,7 @@ void convolution_backward_kernel(Tensor& grad_input, Tensor& grad_weight, Tensor
     if (grad_weight.defined() && !empty) weight_grad<T>(grad_weight, wide, narrow, shape);
   });
   if (!grad_bias.defined()) return;
+  if (numel_of(g) == 0) return fill_elements(grad_bias, 0);
   std::vector<int64_t> dims = {0};
   for (int64_t d = 2; d < grad.dim(); ++d) dims.push_back(d);
   copy_elements(grad_bias, sum(g, dims));

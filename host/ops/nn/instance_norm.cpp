@@ -1,4 +1,6 @@
 // Normalisation of each channel of each image: instance_norm, taken apart into batch_norm.
+#include "ops/nn/instance_norm.h"
+
 #include "core/sym/sym_int.h"
 #include "ops/op.h"
 
@@ -13,35 +15,51 @@ namespace {
 
 Tensor repeated(const Tensor& t, SymInt times) { return t.defined() ? repeat(t, {times}) : t; }
 
-void store_means(const Tensor& running, const Tensor& all, SymInt batch, SymInt channels) {
-  if (running.defined()) copy_(running, mean(view(all, {batch, channels}), {0}));
-}
-
 // Every channel of every image becomes a channel of one image.
-Tensor instance_norm_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                            const Tensor& running_mean, const Tensor& running_var,
-                            bool use_input_stats, double momentum, double eps, bool cudnn) {
-  require(use_input_stats || (running_mean.defined() && running_var.defined()),
-          "instance_norm: running_mean and running_var are needed where use_input_stats is false");
+Tensor one_image(const Tensor& input) {
   require(input.dim() >= 2,
           "instance_norm: input needs a batch and a channel dimension, found shape {}",
           input.sizes());
-  SymInt batch = input.size(0), channels = input.size(1);
   Dims sizes = dims_of(input.sizes());
   sizes[0] = 1;
-  sizes[1] = batch * channels;
-  Tensor all_mean = repeated(running_mean, batch), all_var = repeated(running_var, batch);
-  Tensor out =
-      batch_norm(view(contiguous(input), list_of(sizes)), repeated(weight, batch),
-                 repeated(bias, batch), all_mean, all_var, use_input_stats, momentum, eps, cudnn);
-  if (use_input_stats) {
-    store_means(running_mean, all_mean, batch, channels);
-    store_means(running_var, all_var, batch, channels);
+  sizes[1] = input.size(0) * input.size(1);
+  return view(contiguous(input), list_of(sizes));
+}
+
+Tensor instance_norm_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                            const Tensor& running_mean, const Tensor& running_var,
+                            bool use_input_stats, double momentum, double eps, bool cudnn) {
+  bool has_running = running_mean.defined() && running_var.defined();
+  require(use_input_stats || has_running,
+          "instance_norm: running_mean and running_var are needed where use_input_stats is false");
+  if (use_input_stats && has_running) {
+    InstanceNorm all =
+        instance_norm_functional(input, weight, bias, running_mean, running_var, momentum, eps);
+    copy_(running_mean, all.running_mean);
+    copy_(running_var, all.running_var);
+    return all.result;
   }
+  Tensor image = one_image(input);
+  SymInt batch = input.size(0);
+  Tensor out = batch_norm(image, repeated(weight, batch), repeated(bias, batch),
+                          repeated(running_mean, batch), repeated(running_var, batch),
+                          use_input_stats, momentum, eps, cudnn);
   return view(out, input.sizes());
 }
 
 }  // namespace
+
+InstanceNorm instance_norm_functional(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                                      const Tensor& running_mean, const Tensor& running_var,
+                                      double momentum, double eps) {
+  Tensor image = one_image(input);
+  SymInt batch = input.size(0), channels = input.size(1);
+  auto [out, mean_of_all, rstd, all_mean, all_var] = _native_batch_norm_legit_functional(
+      image, repeated(weight, batch), repeated(bias, batch), repeated(running_mean, batch),
+      repeated(running_var, batch), true, momentum, eps);
+  auto over_images = [&](const Tensor& t) { return mean(view(t, {batch, channels}), {0}); };
+  return {view(out, input.sizes()), over_images(all_mean), over_images(all_var)};
+}
 
 static constexpr OpDef nn_instance_norm_rows[] = {
     {.schema = "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "

@@ -91,7 +91,9 @@ Tensor margin_ranking_loss_decomp(const Tensor& input1, const Tensor& input2, co
 Tensor hinge_embedding_loss_decomp(const Tensor& self, const Tensor& target, double margin,
                                    int64_t reduction) {
   Tensor zeros = zeros_like(self);
-  Tensor apart = where(ne(target, 1), clamp_min(rsub(self, margin), 0), zeros);
+  // In the dtype of integers the margin is one.
+  Tensor missing = sub(full_like(self, margin), self);
+  Tensor apart = where(ne(target, 1), clamp_min(missing, 0), zeros);
   return reduced(add(apart, where(ne(target, -1), self, zeros)), reduction);
 }
 

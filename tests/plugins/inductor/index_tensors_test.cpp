@@ -174,6 +174,31 @@ TEST_F(InductorOps, BagsAreSumsAndMeansOfRows) {
               {table, rows, offsets(), randn({50})}, 1e-4);
 }
 
+/// All indices are one: what is added up does not depend on where a bag lies, its length does.
+std::string bag_of_one_row(const std::string& before, const std::string& offsets) {
+  return R"(
+  input %t: f32[20, 33]
+  input %one: i64[1]
+  input %o: i64[6]
+  %i: i64[50] strides [0] = aten.expand.default(%one, [50])
+)" + before +
+         "  %y: f32[6, 33], %b: i64[50], %n: i64[6], %m: i64[6] = aten._embedding_bag.default(%t, "
+         "%i, " +
+         offsets + ", false, 1)\n  output %y, %n\n";
+}
+
+TEST_F(InductorOps, BagsOfOneRowHaveTheirLengths) {
+  Tensor table = randn({20, 33}), row = tensor<int64_t>({7});
+  expect_same(bag_of_one_row("", "%o"), {table, row, offsets()}, 1e-5);
+  expect_same(bag_of_one_row("  %h: i64[6] = aten.mul.Scalar(%o, 1)\n"
+                             "  %p: i64[6] = aten.cumsum.default(%h, 0)\n",
+                             "%p"),
+              {table, row, tensor<int64_t>({0, 3, 0, 11, 2, 4})}, 1e-5);
+  Tensor wrong = offsets();
+  wrong.select(0, 5).fill_(51);
+  EXPECT_THAT(failure_of(bag_of_one_row("", "%o"), {table, row, wrong}), HasSubstr("out of range"));
+}
+
 TEST_F(InductorOps, RowsOfBagsGetTheirGradient) {
   for (const char* mode : {"0", "1"})
     for (const char* by_count : {"false", "true"})

@@ -62,6 +62,56 @@ TEST(LowerWrites, SeveralArgumentsAreWritten) {
 )");
 }
 
+TEST(LowerWrites, OutFormsThatUpdateStatisticsWriteTheirResultsToo) {
+  expect_same(R"(
+  input %x: f32[2, 3, 4]
+  input %m: f32[3]
+  input %s: f32[3]
+  input %o: f32[4, 3, 4]
+  input %p: f32[8]
+  %y: f32[2, 3, 4] offset 12 = aten.slice.Tensor(%o, 0, 1, 3)
+  %a: f32[3] offset 1 = aten.slice.Tensor(%p, 0, 1, 4)
+  %b: f32[3] offset 5 = aten.slice.Tensor(%p, 0, 5, 8)
+  %t: f32[2, 3, 4] offset 12, %u: f32[3] offset 1, %v: f32[3] offset 5 = aten.native_batch_norm.out(%x, none, none, %m, %s, true, 0.1, 1e-05, %y, %a, %b)
+  %z: f32[4, 3, 4] = aten.add.Scalar(%o, 1)
+  output %z, %p
+)");
+}
+
+// What another value sees, too, would miss the write.
+TEST(LowerWrites, OutArgumentsOfOtherSizesHaveNoElements) {
+  auto by_data = graph_of(R"(
+  input %x: f32[3]
+  %b: i64[5, 1] = aten.zeros.default([5, 1], i64)
+  %v: i64[3, 1] offset 1 = aten.slice.Tensor(%b, 0, 1, 4)
+  %w: i64[3, 1] offset 1 = aten.nonzero.out(%x, %v)
+  output %b
+)");
+  EXPECT_THAT(message_of([&] { lower_inference(*by_data, {}); }),
+              HasSubstr("aten.nonzero.out gives its argument out sizes that data decides"));
+  auto empty_view = graph_of(R"(
+  input %x: f32[2, 2]
+  %b: f32[4, 2] = aten.zeros.default([4, 2])
+  %v: f32[0, 2] offset 2 = aten.slice.Tensor(%b, 0, 1, 1)
+  %w: f32[2, 2] offset 2 = aten.mm.out(%x, %x, %v)
+  output %b
+)");
+  EXPECT_THAT(message_of([&] { lower_inference(*empty_view, {}); }),
+              HasSubstr("aten.mm.out gives its argument out other sizes"));
+}
+
+TEST(LowerWrites, NormalisedInstancesUpdateStatistics) {
+  expect_same(R"(
+  input %x: f32[2, 3, 4]
+  input %m: f32[3]
+  input %s: f32[8]
+  %v: f32[3] offset 1 = aten.slice.Tensor(%s, 0, 1, 4)
+  %y: f32[2, 3, 4] = aten.instance_norm.default(%x, none, none, %m, %v, true, 0.1, 1e-05, false)
+  %z: f32[8] = aten.add.Scalar(%s, 1)
+  output %y, %z
+)");
+}
+
 TEST(LowerWrites, AViewMayBeginWhereATensorSays) {
   expect_same(R"(
   input %x: f32[20, 3]

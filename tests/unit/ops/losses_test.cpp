@@ -63,6 +63,16 @@ struct LinearLoss {
   }
 };
 
+// Numbers of PyTorch: a margin of 2.5 is 2 there, and 255 is what 2 lacks of 3 in u8.
+TEST(Losses, TheHingeOfIntegersIsInIntegers) {
+  Tensor x = tensor<int64_t>({3, 0, 1, 2, 3}), target = tensor<int64_t>({1, -1, 1, -1, -1});
+  Tensor loss = hinge_embedding_loss(x, target, 2.5, 0);
+  EXPECT_EQ(loss.to_vector<int64_t>(), (std::vector<int64_t>{3, 2, 1, 0, 0}));
+  Tensor bytes = hinge_embedding_loss(x.to(Dtype::u8), target, 2.5, 0);
+  EXPECT_EQ(bytes.to_vector<uint8_t>(), (std::vector<uint8_t>{3, 2, 1, 0, 255}));
+  EXPECT_EQ(hinge_embedding_loss(x, target, 2.5, 2).item<int64_t>(), 6);
+}
+
 TEST(Losses, OfLinearScoresInChunksIsTheLossOfTheScores) {
   Tensor classes = tensor({int64_t{0}, int64_t{3}, int64_t{1}, int64_t{1}, int64_t{2}});
   Tensor shares = softmax(randn({5, 4}).to(Dtype::f64), 1);

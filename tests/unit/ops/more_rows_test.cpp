@@ -282,6 +282,21 @@ TEST(MoreRows, CircularPaddingWrapsWhatNegativePaddingLeaves) {
 }
 
 // The sum of the squares of eigenvalues is that of all elements.
+TEST(MoreRows, OfNoChannelsAConvolutionMakesNone) {
+  Tensor bias = zeros({3}).requires_grad_();
+  Tensor y = conv2d(zeros({2, 0, 5, 5}), zeros({3, 0, 3, 3}), bias);
+  EXPECT_EQ(y.sizes(), SymIntList({2, 0, 3, 3}));
+  y.sum().backward();
+  EXPECT_EQ(bias.grad().to_vector<float>(), std::vector<float>(3));
+}
+
+TEST(MoreRows, BilinearFormsOfIntegersAreIntegersOfTheirDtype) {
+  Tensor x = tensor<int64_t>({{3, 5}}).to(Dtype::u8), weight = full({1, 2, 2}, 30).to(Dtype::u8);
+  Tensor y = bilinear(x, x, weight);
+  EXPECT_EQ(y.dtype(), Dtype::u8);
+  EXPECT_EQ(y.to_vector<uint8_t>(), (std::vector<uint8_t>{(30 * 64) % 256}));
+}
+
 TEST(MoreRows, EigenvaluesAloneHaveGradients) {
   Tensor x = randn({4, 4}).to(Dtype::f64), a = x.add(x.t()).detach().requires_grad_();
   linalg_eigvalsh(a).square().sum().backward();
