@@ -2,6 +2,7 @@
 #include "post_ops.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace onednn {
 
@@ -14,8 +15,6 @@ void append(dnnl::post_ops& ops, PostOp op) {
     ops.append_eltwise(1, function, alpha, beta);
   };
   switch (op) {
-    case PostOp::relu:
-      return eltwise(algorithm::eltwise_relu);
     case PostOp::gelu:
       return eltwise(algorithm::eltwise_gelu_erf);
     case PostOp::tanh:
@@ -26,12 +25,33 @@ void append(dnnl::post_ops& ops, PostOp op) {
       return eltwise(algorithm::eltwise_swish, 1);
     case PostOp::hardswish:
       return eltwise(algorithm::eltwise_hardswish);
-    case PostOp::hardsigmoid:  // oneDNN has it from 2.7 on
-      eltwise(algorithm::eltwise_linear, 1.0f / 6, 0.5f);
-      return eltwise(algorithm::eltwise_clip_v2, 0, 1);
     case PostOp::add:
       return ops.append_sum();
+    case PostOp::relu:
+    case PostOp::hardsigmoid:
+      return;  // done_behind()
   }
+}
+
+bool loses_nan(PostOp op) { return op == PostOp::relu || op == PostOp::hardsigmoid; }
+
+float of_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+// To the nearest, ties to even.
+uint16_t to_bf16(float x) {
+  auto bits = std::bit_cast<uint32_t>(x);
+  if (x != x) return static_cast<uint16_t>(bits >> 16 | 0x40);
+  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+template <class F>
+void for_each_number(void* numbers, size_t bytes, int32_t dtype, F f) {
+  if (dtype == TN_F32) {
+    auto* x = static_cast<float*>(numbers);
+    for (size_t i = 0; i < bytes / sizeof(float); ++i) x[i] = f(x[i]);
+    return;
+  }
+  auto* x = static_cast<uint16_t*>(numbers);
+  for (size_t i = 0; i < bytes / sizeof(uint16_t); ++i) x[i] = to_bf16(f(of_bf16(x[i])));
 }
 
 }  // namespace
@@ -40,7 +60,23 @@ bool has_operand(std::span<const PostOp> post_ops) {
   return std::ranges::count(post_ops, PostOp::add) > 0;
 }
 
+std::optional<PostOp> done_behind(std::span<const PostOp> post_ops) {
+  return !post_ops.empty() && loses_nan(post_ops.back()) ? std::optional(post_ops.back())
+                                                         : std::nullopt;
+}
+
+void apply(PostOp op, void* numbers, size_t bytes, int32_t dtype) {
+  if (op == PostOp::relu)
+    for_each_number(numbers, bytes, dtype, [](float x) { return x < 0 ? 0 : x; });
+  else
+    for_each_number(numbers, bytes, dtype, [](float x) {
+      float low = x + 3 < 0 ? 0 : x + 3;
+      return (low > 6 ? 6 : low) / 6;
+    });
+}
+
 std::optional<dnnl::primitive_attr> attributes(std::span<const PostOp> post_ops) {
+  if (std::ranges::any_of(post_ops, loses_nan)) return {};
   if (std::ranges::count(post_ops, PostOp::add) > 1) return {};
   dnnl::post_ops ops;
   for (PostOp op : post_ops) append(ops, op);

@@ -4,6 +4,9 @@
 // brdgmm); a binary operand of the result's size makes it leave them for slow ones. But `sum`,
 // which adds what the result held before, stays. So one `add` is a sum onto the operand, which is
 // put where the result goes; a second one is left to the caller.
+//
+// Its maxima and minima give a limit for what is not a number, so relu and hardsigmoid are done
+// behind it, on each slice while that is in the cache.
 #pragma once
 
 #include "engine.h"
@@ -15,7 +18,13 @@
 
 namespace onednn {
 
-/// Attributes with these post-ops; none where they are not of the fast kind.
+/// What is done behind oneDNN's code: the last post-op, where that would lose what is not a number.
+std::optional<PostOp> done_behind(std::span<const PostOp> post_ops);
+/// Applies it to these bytes of TN_F32 or TN_BF16.
+void apply(PostOp op, void* numbers, size_t bytes, int32_t dtype);
+
+/// Attributes with these post-ops; none where they are not of the fast kind, or lose what is not a
+/// number.
 std::optional<dnnl::primitive_attr> attributes(std::span<const PostOp> post_ops);
 
 /// Whether there is an operand, to be put where the result goes.

@@ -181,8 +181,9 @@ struct BlockAttributes {
 struct PreparedConvolution::Plan {
   ConvolutionShape shape;
   bool adds;
-  int64_t sets;               // of arguments: images that run the same slice at the same time
-  std::vector<Slice> slices;  // of each image
+  std::optional<PostOp> behind;  // done to a slice that oneDNN has written
+  int64_t sets;                  // of arguments: images that run the same slice at the same time
+  std::vector<Slice> slices;     // of each image
   size_t packed_bytes = 0;
   uint64_t layout = 0;
 
@@ -275,7 +276,8 @@ std::shared_ptr<const PreparedConvolution> PreparedConvolution::make(
     auto plan = std::make_unique<Plan>();
     plan->shape = shape;
     plan->adds = has_operand(post_ops);
-    BlockAttributes attributes(post_ops);
+    plan->behind = done_behind(post_ops);
+    BlockAttributes attributes(post_ops.first(post_ops.size() - plan->behind.has_value()));
     if (!attributes.only || !plan->cut(workers, attributes)) return nullptr;
     return std::shared_ptr<const PreparedConvolution>(new PreparedConvolution(std::move(plan)));
   });
@@ -353,6 +355,7 @@ void PreparedConvolution::run(int64_t slice, const void* source, const void* pac
     b.primitive.run({from, static_cast<const std::byte*>(packed) + b.packed,
                      has_bias ? at(bias, s.channel, c.bias_dtype()) : nullptr, to});
   }
+  if (plan_->behind) apply(*plan_->behind, to, s.result().get_size(), c.dtype);
   if (s.give_back) s.give_back(to, place);
 }
 

@@ -124,8 +124,9 @@ class NestMaker {
     std::set<int64_t> found;
     for (const AccessIndex& a : indices(nullptr)) add_divisors(a.index, v, found);
     auto extent = x_.number_of(x_.extent_of(v));
-    bool is_one = found.size() == 1 && extent;
-    return is_one && *found.begin() > 0 && *extent % *found.begin() == 0 ? *found.begin() : 0;
+    if (found.size() != 1 || *found.begin() <= 0 || !extent) return 0;
+    int64_t m = *found.begin();
+    return *extent > m && *extent % m == 0 ? m : 0;  // else the faster part would be all of it
   }
   void add_divisors(Id index, Id v, std::set<int64_t>& found) {
     if (!x_.depends_on(index, v)) return;

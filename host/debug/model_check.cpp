@@ -179,9 +179,23 @@ Effects run_training(ModelRunner& runner, const NamedTensors& recording) {
   return effects;
 }
 
+// Dropout and its kin draw nothing where they evaluate.
+bool evaluates(const OpEntry& op, const Node& node) {
+  for (size_t i = 0; i < node.args.size(); ++i) {
+    std::string_view name = op.schema.args[i].name;
+    const Value& arg = node.args[i];
+    if ((name == "train" || name == "training") && arg.tag == Tag::boolean && !arg.payload)
+      return true;
+  }
+  return false;
+}
+
 // The first operation that draws random numbers, or nothing.
 std::string random_op_of(const Graph& graph) {
-  auto draws = [](const Node& node) { return (entry_of(node.op).tags & TN_TAG_RANDOM) != 0; };
+  auto draws = [](const Node& node) {
+    const OpEntry& op = entry_of(node.op);
+    return (op.tags & TN_TAG_RANDOM) != 0 && !evaluates(op, node);
+  };
   auto found = std::ranges::find_if(graph.nodes(), draws);
   return found == graph.nodes().end() ? "" : entry_of(found->op).name;
 }

@@ -291,6 +291,55 @@ TEST_P(Programs, WindowsSkipElementsAndReachBeyondTheRim) {
   EXPECT_THAT(code->describe(TN_DESC_STATS_JSON), HasSubstr("\"extern_calls\": 0,"));
 }
 
+/// The normalisation `%n` of a view of what a layer gives, whose weights are parameters.
+std::shared_ptr<Graph> normalised_view(std::string_view nodes) {
+  return parse_graph(
+      "tng 1\ngraph @f {\n"
+      "  input %x: f32[2, 8, 8]\n"
+      "  input %w: f32[8, 8] parameter\n"
+      "  input %k: f32[12, 8, 1, 1] parameter\n"
+      "  input %p: f32[8] parameter\n" +
+      std::string(nodes) + "\n  output %n, %o\n}\n");
+}
+
+// The scale of a norm goes into the weights only where it reads the layer's whole result, by
+// channels, and nothing else does.
+TEST_P(Programs, NormsOfViewsOfALayersResultLeaveItsWeights) {
+  std::string images =
+      "  %i: f32[2, 8, 8, 1] = aten.unsqueeze.default(%x, 3)\n"
+      "  %c: f32[2, 12, 8, 1] = aten.convolution.default(%i, %k, none, [1, 1], [0, 0], [1, 1], "
+      "false, [0, 0], 1)\n";
+  std::string rows =
+      "  %m: f32[16, 8] = aten.mm.default(%r, %w)\n"
+      "  %v: f32[2, 8, 8] = aten.view.default(%m, [2, 8, 8])\n";
+  std::string flat = "  %r: f32[16, 8] = aten.view.default(%x, [16, 8])\n" + rows;
+  auto norm = [](std::string_view of, std::string_view dims) {
+    return message(
+        "  %n: f32[{}], %n1: f32[0], %n2: f32[0] = "
+        "aten._native_batch_norm_legit_no_training.default(%{}, %p, %p, %p, %p, 0.1, 1e-5)\n"
+        "  %o: f32[{}] = aten.relu.default(%n)",
+        dims, of, dims);
+  };
+  const std::string graphs[] = {
+      images +
+          "  %s: f32[2, 8, 8, 1] strides [96, 8, 1, 1], %s1: f32[2, 4, 8, 1] strides "
+          "[96, 8, 1, 1] offset 64 = aten.split_with_sizes.default(%c, [8, 4], 1)\n" +
+          norm("s", "2, 8, 8, 1"),
+      images + "  %t: f32[2, 8, 12, 1] strides [96, 1, 8, 1] = aten.transpose.int(%c, 1, 2)\n" +
+          norm("t", "2, 8, 12, 1"),
+      flat + norm("v", "2, 8, 8"),
+      flat + "  %t: f32[2, 8, 8] strides [64, 1, 8] = aten.transpose.int(%v, 1, 2)\n" +
+          norm("t", "2, 8, 8"),
+  };
+  for (const std::string& nodes : graphs) {
+    SCOPED_TRACE(nodes);
+    auto graph = normalised_view(nodes);
+    auto code = compile_with_backend(GetParam(), request_for(graph));
+    std::vector<Tensor> inputs{randn({2, 8, 8}), randn({8, 8}), randn({12, 8, 1, 1}), rand({8})};
+    expect_near(run(*code, inputs), run(*interpreter_artifact(graph), inputs));
+  }
+}
+
 /// Batch normalisation of convolved images, by their own statistics or by given ones.
 std::shared_ptr<Graph> normalised_images(std::string_view norm) {
   return parse_graph(R"(tng 1

@@ -154,16 +154,32 @@ struct Layer {
       : weights(&weights), result(&step.result), bias(&step.bias), channel(channel) {}
 };
 
+/// Whether the node alone reads a value, and what the value is a view of.
+bool is_for_one_reader(const Lowering& to, uint32_t value) {
+  if (to.reads[value] != 1 || to.is_output[value]) return false;
+  auto v = to.info(value);
+  if (v.source != TN_SRC_NODE) return true;
+  node maker = to.graph.at(v.source_index);
+  bool is_view = (maker.tags & TN_TAG_VIEW) != 0;
+  return !is_view || is_for_one_reader(to, maker.args[0].u.value);
+}
+
+/// Whether a view has all elements of a layer's result, with the channels in dimension 1.
+bool is_whole(const Lowering& to, const View& view, const View& result) {
+  return view.buffer == result.buffer && view.offset == result.offset && result.sizes.size() > 1 &&
+         view.sizes[1] == result.sizes[1] && view.strides[1] == result.strides[1] &&
+         to.x.product_of(view.sizes) == to.x.product_of(result.sizes);
+}
+
 /// The step whose whole result is this tensor, taken out, if only this node reads it and everything
 /// else about it is parameters.
 std::optional<Step> take_layer(Lowering& to, const node& n) {
-  const Tensor& t = to.tensor_arg(n.args[0]);
-  auto view = to.as_view(t);
-  uint32_t value = n.args[0].u.value;
-  if (!view || to.reads[value] != 1 || to.is_output[value]) return std::nullopt;
+  auto view = to.as_view(to.tensor_arg(n.args[0]));
+  if (!view || !is_for_one_reader(to, n.args[0].u.value)) return std::nullopt;
   for (auto step = to.program.steps.rbegin(); step != to.program.steps.rend(); ++step) {
     Layer layer(*step);
     if (!layer || layer.result->buffer != view->buffer) continue;
+    if (!is_whole(to, *view, *layer.result)) return std::nullopt;
     int32_t dtype = to.program.buffers[layer.weights->buffer].dtype;
     bool is_exact = dtype == TN_F32 || (is_narrow(dtype) && !to.options.rounds_narrow);
     if (!is_exact) return std::nullopt;
@@ -224,9 +240,8 @@ bool fold_into_layer(Lowering& to, const node& n) {
   });
   *layer.weights = to.view_of(to.realised(scaled, name.c_str()), name.c_str());
   *layer.bias = to.view_of(to.realised(shift, name.c_str()), name.c_str());
-  Id result = layer.result->buffer;
   to.program.steps.push_back(std::move(*step));
-  to.set(n.first_result, to.over(result));
+  to.set(n.first_result, to.tensor_arg(n.args[0]));
   return true;
 }
 

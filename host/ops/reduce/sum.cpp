@@ -299,6 +299,13 @@ Tensor as_truth(const Tensor& value, const Tensor& self) {
   return self.dtype() == Dtype::u8 ? to(value, Dtype::u8) : value;
 }
 
+// What exported programs assert about data.
+const Tensor& bools(const Tensor& self, const char* name) {
+  require(self.dtype() == Dtype::bool_, "{} expects bool, found {}; compare first", name,
+          self.dtype());
+  return self;
+}
+
 }  // namespace
 
 static constexpr OpDef reduce_sum_rows[] = {
@@ -430,6 +437,17 @@ static constexpr OpDef reduce_sum_rows[] = {
          [](const Tensor& self, OptIntList dim, bool keepdim) {
            return as_truth(logical_not(any(is_zero(self), dim, keepdim)), self);
          },
+     .vjp = nondiff},
+    {.schema = "_is_all_true(Tensor self) -> Tensor",
+     .tags = reduction,
+     .decomp =
+         [](const Tensor& self) {
+           return logical_not(any(logical_not(bools(self, "_is_all_true"))));
+         },
+     .vjp = nondiff},
+    {.schema = "_is_any_true(Tensor self) -> Tensor",
+     .tags = reduction,
+     .decomp = [](const Tensor& self) { return any(bools(self, "_is_any_true")); },
      .vjp = nondiff},
     {.schema = "count_nonzero(Tensor self, int? dim=None) -> Tensor",
      .tags = reduction,

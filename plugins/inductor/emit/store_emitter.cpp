@@ -46,7 +46,7 @@ llvm::Type* StoreEmitter::type_in(Id buffer, unsigned width) const {
 void StoreEmitter::store(const Statement& s, Value* v) {
   if (!v->getType()->isVectorTy()) return store_scalar(s, v);
   if (lanes_.are_rows && scopes_.is_scratch(s.buffer)) return store_lane_scratch(s, v);
-  auto step = x_.coefficient(s.index, lanes_.variable);
+  auto step = scopes_.lane_step(s.index);
   auto apart = step ? x_.number_of(*step) : std::nullopt;
   if (apart == 1) return store_block(s, v);
   bool has_gaps = apart && has_few_gaps(*apart) && s.store == Store::set;

@@ -232,5 +232,23 @@ TEST_F(InductorOps, AWriteOutsideOfItsTensorIsAnError) {
   }
 }
 
+// A fold of each column says where that column is written: places of lanes that have nothing in
+// common, though their index goes on by ones.
+TEST_F(InductorOps, PlacesThatAFoldOfTheirOwnColumnGives) {
+  auto graph = graph_of(R"(
+  input %x: i64[1, 8, 33]
+  %c: i64[1, 8, 33] = aten.mul.Scalar(%x, 2)
+  %n: bool[1, 8, 33] = aten.ne.Scalar(%c, 0)
+  %a: bool[1, 1, 33] = aten.any.dim(%n, 1, true)
+  %q: i64[1, 1, 33] = aten._to_copy.default(%a, dtype=i64)
+  %z: i64[1, 8, 33] = aten.scatter_add.default(%c, 1, %q, %q)
+  output %z, %c
+)");
+  auto artifact = compiled("inductor", graph);
+  EXPECT_EQ(stats_of(*artifact)["failed_kernels"], 0);
+  Tensor x = (rand({1, 8, 33}) > 0.9).to(Dtype::i64);
+  EXPECT_EQ(difference(graph, *artifact, {x}), 0);
+}
+
 }  // namespace
 }  // namespace tenon

@@ -168,6 +168,21 @@ TEST_F(InductorLaneLoads, OfSymbolicLength) {
   }
 }
 
+// Rows, each moved by one against the one before: positions relative to each other, as attention
+// makes them.
+TEST_F(InductorLaneLoads, OfSkewedRows) {
+  auto body = [](const Tensor& t) {
+    SymInt n = t.size(1);
+    Tensor flat = pad(pad(t, {0, n - 1}).view({-1, n * (2 * n - 1)}), {n, 0});
+    return flat.view({-1, n, 2 * n}).slice(2, 1) * 1.5;
+  };
+  for (int64_t n : {9, 16, 17, 33, 64}) {
+    auto compiled_body = compile(body, Options{.backend = "inductor"});
+    Tensor x = numbers({2, n, n}, Dtype::f32);
+    EXPECT_TRUE(equal(compiled_body(x), body(x))) << n;
+  }
+}
+
 TEST_F(InductorLaneLoads, RowByMatrixThatIsNoParameter) {
   for (Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16})
     for (int64_t k : {1, 9, 300})

@@ -1,6 +1,6 @@
-// Random graphs through the backend `inductor`, or the one that TENON_RANDOM_BACKEND names, and
-// eagerly: the same results. Integers and truth
-// are equal; a floating element is as near to what f64 gives as eager kernels are.
+// Random graphs and their gradients through the backend `inductor`, or the one that
+// TENON_RANDOM_BACKEND names, and eagerly: the same results. Integers and truth are equal; a floating
+// element is as near to what f64 gives as eager kernels are.
 #include "plugins/inductor/random/random_graph.h"
 
 #include "core/error.h"
@@ -102,10 +102,10 @@ std::string fault_of(const Recipe& recipe) {
 }
 
 // The first value that is wrong when it is the only output, else the recipe as it is.
-std::string smallest_fault(const Recipe& recipe) {
+std::string smallest_fault(const Recipe& recipe, std::string (*fault_in)(const Recipe&)) {
   for (size_t v = recipe.inputs.size(); v < recipe.values.size(); ++v) {
     Recipe part = with_outputs(recipe, {v});
-    std::string fault = fault_of(part);
+    std::string fault = fault_in(part);
     if (!fault.empty()) return text_of(part) + fault;
   }
   return "only together:\n" + text_of(with_outputs(recipe, recipe.outputs));
@@ -123,7 +123,102 @@ TEST(InductorRandom, GraphsGiveWhatEagerKernelsGive) {
     if (setting("TENON_RANDOM_SHOW", 0)) std::fputs(text_of(recipe).c_str(), stderr);
     std::string fault = fault_of(recipe);
     if (fault.empty()) continue;
-    ADD_FAILURE() << "seed " << seed << ": " << fault << "\n" << smallest_fault(recipe);
+    ADD_FAILURE() << "seed " << seed << ": " << fault << "\n" << smallest_fault(recipe, fault_of);
+    if (++faults >= setting("TENON_RANDOM_FAULTS", 3)) break;
+  }
+}
+
+// ---- gradients
+
+/// Gradients of all floating arguments, of a sum in which every element has its own weight.
+Tensors gradients_of(const Recipe& recipe, bool wide,
+                     const std::function<Tensors(const Tensors&)>& body) {
+  Tensors arguments, leaves, out;
+  for (const Input& input : recipe.inputs) {
+    if (input.is_captured) continue;
+    const Tensor& t = input.by_run[0];
+    bool is_leaf = is_floating(t.dtype());
+    arguments.push_back(wide && is_leaf ? t.to(Dtype::f64) : t.clone());
+    if (is_leaf) leaves.push_back(arguments.back().requires_grad_());
+  }
+  Tensor loss;
+  for (const Tensor& t : body(arguments)) {
+    if (!is_floating(t.dtype()) || !t.requires_grad()) continue;
+    Tensor weights = (arange(Number(t.numel().guard_int()), Dtype::f64) * 0.7).cos();
+    Tensor part = (t.to(Dtype::f64) * weights.view(t.sizes())).sum();
+    loss = loss.defined() ? loss + part : part;
+  }
+  if (loss.defined()) loss.backward();
+  for (const Tensor& leaf : leaves)
+    out.push_back(leaf.grad().defined() ? leaf.grad() : zeros_like(leaf));
+  return out;
+}
+
+/// Nothing where rounding alone makes gradients others, or they are not finite.
+std::string difference(const Tensor& found, const Tensor& eager, const Tensor& wide,
+                       double epsilon) {
+  std::vector<double> f = doubles_of(found), e = doubles_of(eager), w = doubles_of(wide);
+  double error = 0, largest = 1;
+  for (size_t i = 0; i < w.size(); ++i) {
+    if (!std::isfinite(w[i]) || !std::isfinite(e[i])) return "";
+    error = std::max(error, std::fabs(e[i] - w[i]));
+    largest = std::max(largest, std::fabs(w[i]));
+  }
+  double allowed = 16 * error + 1000 * epsilon * largest;
+  if (allowed > 0.05 * largest) return "";
+  for (size_t i = 0; i < f.size(); ++i)
+    if (!(std::fabs(f[i] - w[i]) <= allowed))
+      return message("gradient {} is {}, eagerly {}, in f64 {}, allowed {}", i, f[i], e[i], w[i],
+                     allowed);
+  return "";
+}
+
+std::string fault_of_gradients(const Recipe& recipe) {
+  Arguments first(recipe, 0);
+  const Tensor &a = first.captured[0], &b = first.captured[1];
+  auto eager = [&](bool wide) {
+    auto widened = [&](const Tensor& t) {
+      return wide && t.defined() && is_floating(t.dtype()) ? t.to(Dtype::f64) : t;
+    };
+    return gradients_of(recipe, wide, [&, c = widened(a), d = widened(b)](const Tensors& given) {
+      return run(recipe, Arguments::joined(recipe, given, c, d), wide);
+    });
+  };
+  Options options;
+  const char* backend = std::getenv("TENON_RANDOM_BACKEND");
+  options.backend = backend ? backend : "inductor";
+  auto f = tenon::compile(
+      [&](const Tensors& given) { return run(recipe, Arguments::joined(recipe, given, a, b)); },
+      options);
+  Tensors narrow, wide;
+  try {
+    narrow = eager(false), wide = eager(true);
+  } catch (const std::exception&) {
+    return "";  // an op without a gradient
+  }
+  double epsilon = 0;
+  for (const Value& v : recipe.values) epsilon = std::max(epsilon, epsilon_of(v.narrow[0].dtype()));
+  try {
+    Tensors found = gradients_of(recipe, false, [&](const Tensors& given) { return f(given); });
+    for (size_t i = 0; i < found.size(); ++i) {
+      std::string fault = difference(found[i], narrow[i], wide[i], epsilon);
+      if (!fault.empty()) return message("leaf {}: {}", i, fault);
+    }
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(InductorRandom, GradientsAreThoseOfEagerKernels) {
+  int64_t first = setting("TENON_RANDOM_FIRST", 0), faults = 0;
+  for (int64_t seed = first; seed < first + setting("TENON_RANDOM_GRAPHS", 400); ++seed) {
+    Recipe recipe = random_recipe(uint32_t(seed));
+    if (recipe.is_symbolic) continue;
+    std::string fault = fault_of_gradients(recipe);
+    if (fault.empty()) continue;
+    ADD_FAILURE() << "seed " << seed << ": " << fault << "\n"
+                  << smallest_fault(recipe, fault_of_gradients);
     if (++faults >= setting("TENON_RANDOM_FAULTS", 3)) break;
   }
 }

@@ -337,6 +337,26 @@ TEST_F(Gpu, ConjugatesOfComplexNumbers) {
   }
 }
 
+// Libraries' own maxima give 0 for it.
+TEST_F(Gpu, FunctionsBehindLayersKeepWhatIsNoNumber) {
+  auto body = [](const Tensor& image, const Tensor& kernel, const Tensor& matrix,
+                 const Tensor& bias) {
+    Tensor convolved = relu(conv2d(image, kernel, bias, {1, 1}, {1, 1}));
+    return std::tuple(convolved, relu(linear(image.select(3, 0).transpose(1, 2), matrix, bias)));
+  };
+  NoGradGuard inference;
+  for (Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+    Tensor image = randn({2, 16, 8, 8}), kernel = randn({16, 16, 3, 3}), matrix = randn({16, 16});
+    Tensor bias = randn({16});
+    bias.select(0, 3).fill_(std::nan(""));
+    auto there = [&](const Tensor& t) { return t.to(gpu, dtype); };
+    auto [convolved, rows] = compile(body)(there(image), there(kernel), there(matrix), there(bias));
+    EXPECT_TRUE(convolved.select(1, 3).isnan().all().item<bool>()) << to_text(dtype);
+    EXPECT_TRUE(rows.select(2, 3).isnan().all().item<bool>()) << to_text(dtype);
+    EXPECT_FALSE(convolved.narrow(1, 0, 3).isnan().any().item<bool>()) << to_text(dtype);
+  }
+}
+
 // Its gradient is one element, repeated: what compiled code reads is laid out there.
 TEST_F(Gpu, TheGradientOfASumOfCompiledResults) {
   Tensor x = randn({4, 16, 8, 8}), there = on_gpu(x).requires_grad_();

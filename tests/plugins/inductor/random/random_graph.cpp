@@ -16,6 +16,7 @@ const std::vector<RandomOp>& random_ops() {
     add_view_ops(out);
     add_reduction_ops(out);
     add_index_ops(out);
+    add_layer_ops(out);
     return out;
   }();
   return ops;
@@ -180,7 +181,7 @@ std::optional<Value> computed(const Step& step, const std::vector<Value>& pool) 
   out.largest = largest_of(out.wide);
   if (is_float && out.largest > largest_number) return std::nullopt;
   out.is_exact = !is_float || (!random_ops()[step.op].rounds && is_exact(out));
-  out.terms = terms_of(step, pool, out);
+  out.terms = std::max(terms_of(step, pool, out), step.terms);
   out.epsilon = epsilon_of(out.narrow[0].dtype());
   for (size_t v : step.in) {
     if (is_floating(pool[v].narrow[0].dtype()))
@@ -192,22 +193,22 @@ std::optional<Value> computed(const Step& step, const std::vector<Value>& pool) 
   return out;
 }
 
-size_t random_op(Chooser& chooser) {
-  static const int64_t total = [] {
-    int64_t sum = 0;
-    for (const RandomOp& op : random_ops()) sum += op.weight;
-    return sum;
-  }();
+size_t random_op(Chooser& chooser, bool of_networks) {
+  auto weight = [&](const RandomOp& op) {
+    return op.is_layer && of_networks ? 20 * op.weight : op.weight;
+  };
+  int64_t total = 0;
+  for (const RandomOp& op : random_ops()) total += weight(op);
   int64_t at = chooser.below(total);
   for (size_t i = 0;; ++i)
-    if ((at -= random_ops()[i].weight) < 0) return i;
+    if ((at -= weight(random_ops()[i])) < 0) return i;
 }
 
 void add_step(Recipe& recipe, std::mt19937& random) {
   for (int attempt = 0; attempt < 20; ++attempt) {
     Chooser chooser(random, recipe.values);
     Step step;
-    step.op = random_op(chooser);
+    step.op = random_op(chooser, recipe.is_network);
     if (!random_ops()[step.op].choose(chooser, step)) continue;
     std::optional<Value> value;
     try {

@@ -27,6 +27,8 @@ struct Step {
   std::vector<int64_t> n;      ///< dimensions, positions, kinds: as the op reads them
   std::vector<double> number;  ///< scalars
   Dtype dtype = Dtype::f32;    ///< of casts
+  Tensors weights;             ///< of layers: captured, at the dtype of the first operand
+  double terms = 1;            ///< numbers that a layer adds up for an element
 };
 
 /// The operands of a step in one run. Where `wide`, floating dtypes stand for f64.
@@ -35,6 +37,11 @@ struct Operands {
   Tensors in;
   bool wide;
   Dtype dtype() const { return wide && is_floating(step.dtype) ? Dtype::f64 : step.dtype; }
+  /// Undefined where the layer has fewer.
+  Tensor weight(size_t i) const {
+    if (i >= step.weights.size()) return {};
+    return wide ? step.weights[i].to(Dtype::f64) : step.weights[i];
+  }
 };
 
 /// A tensor of the recipe, by run.
@@ -57,6 +64,7 @@ struct RandomOp {
   std::function<Tensor(const Operands&)> apply;
   /// Whether integers become floats, which then have to be wide.
   bool makes_floats = false;
+  bool is_layer = false;  ///< of networks
 };
 
 /// All ops, and what each file adds.
@@ -67,6 +75,7 @@ void add_pointwise_ops(std::vector<RandomOp>& ops);
 void add_view_ops(std::vector<RandomOp>& ops);
 void add_reduction_ops(std::vector<RandomOp>& ops);
 void add_index_ops(std::vector<RandomOp>& ops);
+void add_layer_ops(std::vector<RandomOp>& ops);
 
 enum Kinds : uint8_t { floats = 1, integers = 2, bools = 4, numbers = 3, all_kinds = 7 };
 
@@ -115,6 +124,7 @@ struct Recipe {
   std::vector<size_t> outputs;
   std::vector<Value> values;  ///< of the pool: what was found while it was made
   bool is_symbolic = false;
+  bool is_network = false;  ///< layers, most of all
   size_t runs() const { return inputs[0].by_run.size(); }
 };
 

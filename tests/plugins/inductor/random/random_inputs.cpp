@@ -21,9 +21,10 @@ class InputMaker {
   Recipe run() {
     Recipe recipe;
     recipe.is_symbolic = once_in(3);
+    recipe.is_network = once_in(3);
     runs_ = recipe.is_symbolic ? 3 : 1;
-    Shape base = base_shape(recipe.is_symbolic);
-    Dtype main = any_dtype();
+    Shape base = recipe.is_network ? images() : base_shape(recipe.is_symbolic);
+    Dtype main = recipe.is_network ? float_dtype() : any_dtype();
     int64_t n = 1 + below(4), captured = 0;
     for (int64_t i = 0; i < n; ++i) {
       Shape shape = i == 0 ? base : derived(base);
@@ -47,6 +48,12 @@ class InputMaker {
     constexpr Dtype all[] = {Dtype::f32, Dtype::f32,  Dtype::f32,  Dtype::f32, Dtype::f64,
                              Dtype::f64, Dtype::bf16, Dtype::bf16, Dtype::f16, Dtype::i64,
                              Dtype::i64, Dtype::i32,  Dtype::i32,  Dtype::u8,  Dtype::bool_};
+    return one_of(all);
+  }
+
+  Dtype float_dtype() {
+    constexpr Dtype all[] = {Dtype::f32, Dtype::f32, Dtype::f32,
+                             Dtype::f32, Dtype::f64, Dtype::bf16};
     return one_of(all);
   }
 
@@ -77,6 +84,14 @@ class InputMaker {
     if (symbolic)
       for (Size& s : shape)
         if (s[0] == s[1] && s[0] >= 15) s = Size(runs_, 6);
+    return shape;
+  }
+
+  // Images, or rows, of some channels; as many of them as the run has.
+  Shape images() {
+    constexpr int64_t channels[] = {1, 2, 3, 4, 6, 8, 16, 24}, sides[] = {1, 4, 5, 7, 8, 12};
+    Shape shape{runs_ > 1 ? Size{17, 20, 31} : Size{1 + below(3)}, Size(runs_, one_of(channels))};
+    for (int64_t n = 1 + below(2); n-- > 0;) shape.push_back(Size(runs_, one_of(sides)));
     return shape;
   }
 
