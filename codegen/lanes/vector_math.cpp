@@ -104,6 +104,12 @@ std::pair<llvm::Value*, llvm::Value*> emit_normal_pair(llvm::IRBuilderBase& b, l
   return {pair.cosine.v, pair.sine.v};
 }
 
+llvm::Value* emit_narrow_quotient(llvm::IRBuilderBase& b, llvm::Value* x, llvm::Value* y) {
+  Lanes first{&b, x};
+  return has_special_function_units(first) ? quotient_gpu_narrow(first, {&b, y}).v
+                                           : b.CreateFDiv(x, y);
+}
+
 llvm::Value* emit_math(llvm::IRBuilderBase& b, uint16_t code, llvm::Value* x, llvm::Value* y,
                        bool is_narrow) {
   const Row* row = row_of(code);

@@ -28,6 +28,10 @@ namespace lanes {
 llvm::Value* emit_math(llvm::IRBuilderBase& b, uint16_t code, llvm::Value* x,
                        llvm::Value* y = nullptr, bool is_narrow = false);
 
+/// x / y, floats whose quotient is rounded to 16 bits next: in a module for NVIDIA's GPUs to 2 units of
+/// the last place, else as IEEE 754 says.
+llvm::Value* emit_narrow_quotient(llvm::IRBuilderBase& b, llvm::Value* x, llvm::Value* y);
+
 /// Normal numbers of Box and Muller: `u` and `v` are whole numbers below 2^53, as doubles, that stand
 /// for multiples of 2^-53. The first result has the cosine, the second the sine; both to 3e-9, since
 /// they are rounded to a float.

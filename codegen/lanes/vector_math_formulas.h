@@ -116,5 +116,6 @@ Lanes exp_gpu_narrow(Lanes x);
 Lanes exp2_gpu_narrow(Lanes x);
 Lanes sigmoid_gpu_narrow(Lanes x);
 Lanes tanh_gpu_narrow(Lanes x);
+Lanes quotient_gpu_narrow(Lanes x, Lanes y);
 
 }  // namespace lanes

@@ -1,6 +1,8 @@
 // Walks over the values and indices of a nest.
 #include "accesses.h"
 
+#include <lanes/lane_ops.h>
+#include <lanes/vector_math.h>
 #include <loopir/making/nest_key.h>
 
 #include <algorithm>
@@ -73,6 +75,53 @@ std::vector<Access> accesses_of(loopir::Program& program, const loopir::Nest& ne
       walk.statement(s);
     }
   }
+  return out;
+}
+
+size_t rows_folded(loopir::Program& program, const loopir::Nest& nest) {
+  loopir::Expressions& x = program.expressions;
+  auto varies = [&](Id index, const Ids& over) {
+    const Ids& all = x.variables_of_index(index);
+    return std::ranges::any_of(over, [&](Id v) { return std::ranges::find(all, v) != all.end(); });
+  };
+  std::set<Id> out;
+  for (const Stage& stage : nest.kernel.stages) {
+    Walk walk(x);
+    walk.at_value = [&](const ValueNode& n) {
+      bool is_memory = n.code == loopir::value_load &&
+                       program.buffers[n.a].place != loopir::Buffer::Place::scratch;
+      if (is_memory && !stage.inner.empty() && varies(n.b, stage.inner)) out.insert(n.a);
+    };
+    for (const Statement& s : stage.statements)
+      if (s.fold != loopir::Fold::none) walk.statement(s);
+  }
+  return out.size();
+}
+
+namespace {
+
+/// Functions that are computed in single precision, on a GPU by few instructions.
+bool is_short_function(uint16_t code) {
+  constexpr uint16_t all[] = {TN_F_EXP, TN_F_EXP2, TN_F_LOG, TN_F_SIGMOID, TN_F_TANH, TN_F_ERF};
+  return std::ranges::find(all, code) != std::end(all);
+}
+
+}  // namespace
+
+bool needs_few_registers(loopir::Program& program, const loopir::Nest& nest) {
+  constexpr size_t most_accesses = 4;
+  if (accesses_of(program, nest).size() > most_accesses) return false;
+  bool out = true;
+  Walk walk(program.expressions);
+  walk.at_value = [&](const ValueNode& n) {
+    bool is_load = n.code == loopir::value_load && n.c == none;
+    bool is_plain = is_load || n.code == loopir::value_constant || n.code < loopir::value_constant;
+    bool is_short =
+        lanes::is_math(n.code) ? is_short_function(n.code) : !lanes::is_called(n.code, n.dtype);
+    out = out && is_plain && is_short && loopir::item_size(n.dtype) <= 4;
+  };
+  for (const Stage& stage : nest.kernel.stages)
+    for (const Statement& s : stage.statements) walk.statement(s);
   return out;
 }
 

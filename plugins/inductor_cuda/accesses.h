@@ -21,6 +21,11 @@ std::vector<Access> draws_of(loopir::Program& program, const loopir::Nest& nest)
 /// variable of the nest, chosen here.
 Ids crossed_loads(loopir::Program& program, const loopir::Nest& nest, Id& across);
 
+/// How many buffers the folds read along what they fold.
+size_t rows_folded(loopir::Program& program, const loopir::Nest& nest);
+/// Whether neighbours in 16 bits take few registers: few accesses, and numbers of 32 bits throughout.
+bool needs_few_registers(loopir::Program& program, const loopir::Nest& nest);
+
 /// Statements that are one code over other buffers: their numbers, and the buffers of each.
 struct AlikeStatements {
   std::vector<size_t> numbers;

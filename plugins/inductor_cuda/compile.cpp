@@ -180,7 +180,8 @@ void require_registers(Job& job, Parts& parts) {
     if (bytes == 0) continue;
     ++parts.statistics.spilled_kernels;
     const Form& form = kernel.plans[0].form;
-    bool can_change = job.narrowed.contains(item) || form.vector > 1 || form.in_registers > 0;
+    bool can_change = job.narrowed.contains(item) || form.vector > 1 || form.in_registers > 0 ||
+                      form.least_blocks > 0;
     if (can_change) is_changed |= is_to_change(job.narrowed[item], bytes);
   }
   if (is_changed) throw Spilled();

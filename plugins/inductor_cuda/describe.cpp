@@ -35,6 +35,7 @@ void add_item(std::ostringstream& out, const Parts& parts, size_t i, const ItemT
     const Form& form = plan.form;
     out << (v ? ", " : "") << "{\"form\": \"" << names_of_forms[static_cast<int>(form.kind)]
         << "\", \"threads\": " << form.threads << ", \"vector\": " << form.vector
+        << ", \"least_blocks\": " << form.least_blocks
         << ", \"in_registers\": " << form.in_registers << ", \"index_bits\": " << form.index_bits
         << ", \"atomic\": " << (plan.is_atomic ? "true" : "false") << "}";
   }

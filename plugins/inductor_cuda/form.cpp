@@ -36,8 +36,13 @@ class Planner {
     constexpr int64_t much = 1024;  // points of a column that are worth more threads
     spread_scatter();
     plan_.form.kind = kind();
-    if (fast) plan_.form.vector = std::max(widest() >> options_.spills, 1u);
-    if (plan_.form.kind == FormKind::rows) plan_rows();
+    if (fast) plan_.form.vector = widest();
+    unsigned spills = options_.spills, bound = fast ? threads_at_once() : 0;
+    if (bound > 0 && spills > 0) bound = 0, --spills;
+    plan_.form.vector = std::max(plan_.form.vector >> spills, 1u);
+    if (plan_.form.kind == FormKind::rows) plan_rows(spills);
+    constexpr unsigned most_blocks = 16;  // that any multiprocessor holds
+    plan_.form.least_blocks = std::min(bound / plan_.form.threads, most_blocks);
     if (plan_.form.kind == FormKind::columns && longest_stage() >= much) plan_.form.threads = 512;
     for (const Access& a : accesses_of(program_, plan_.nest)) add(a);
     for (const Access& a : draws_of(program_, plan_.nest)) add_draw(a);
@@ -57,7 +62,9 @@ class Planner {
   bool turns_tiles();
   unsigned widest();
   bool adds_vectors() const;
-  void plan_rows();
+  unsigned threads_at_once();
+  void plan_rows(unsigned spills);
+  int64_t elements_of_thread();
   bool rows_in_registers(Id variable);
   void add(const Access& access);
   void add_draw(const Access& access);
@@ -76,6 +83,12 @@ class Planner {
     int64_t n = 1;
     for (Id v : variables) n *= std::max<int64_t>(x_.hint(x_.extent_of(v)), 1);
     return n;
+  }
+  bool knows_rows() const {
+    return std::ranges::all_of(plan_.nest.kernel.stages, [&](const Stage& stage) {
+      return std::ranges::all_of(stage.inner,
+                                 [&](Id v) { return x_.number_of(x_.extent_of(v)).has_value(); });
+    });
   }
   int64_t longest_stage() const {
     int64_t n = 0;
@@ -190,17 +203,36 @@ unsigned Planner::widest() {
   return out;
 }
 
-// About 16 elements a thread; twice that are kept in registers where no row is longer.
-void Planner::plan_rows() {
+// Left to itself the driver's assembler gives a thread registers that it could do without, and a
+// multiprocessor holds half the threads then, too few to keep memory busy.
+unsigned Planner::threads_at_once() {
+  constexpr unsigned all = 2048, enough = 1024, vector_of_narrow = 8;
+  const Form& form = plan_.form;
+  if (form.kind == FormKind::rows) return rows_folded(program_, plan_.nest) == 1 ? enough : 0;
+  bool is_narrow = form.kind == FormKind::points && form.vector == vector_of_narrow;
+  return is_narrow && needs_few_registers(program_, plan_.nest) ? all : 0;
+}
+
+// Four accesses where one row is all that is kept, 16 elements else, and where the row is short.
+int64_t Planner::elements_of_thread() {
+  constexpr int64_t usual = 16, accesses = 4, least_threads = 64;
+  int64_t most = accesses * plan_.form.vector;
+  bool is_long = knows_rows() && longest_stage() >= most * least_threads;
+  return is_long && rows_folded(program_, plan_.nest) == 1 ? std::max(usual, most) : usual;
+}
+
+// Twice as many elements are kept in registers where no row is longer.
+void Planner::plan_rows(unsigned spills) {
   Form& form = plan_.form;
-  auto threads = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(longest_stage(), 1) / 16));
+  int64_t length = std::max<int64_t>(longest_stage(), 1);
+  auto threads = std::bit_ceil(static_cast<uint64_t>(length / elements_of_thread()));
   form.threads = static_cast<unsigned>(std::clamp<uint64_t>(threads, warp_size, 512));
   for (Id lanes : plan_.nest.lanes_of_stage) {
     if (lanes == none || form.vector == 1) continue;
     Id extent = x_.extent_of(lanes);
     if (!is_multiple(program_, extent, form.vector, plan_.conditions.multiples)) form.vector = 1;
   }
-  Id row = options_.spills < 2 ? common_row(program_, plan_.nest) : none;
+  Id row = spills < 2 ? common_row(program_, plan_.nest) : none;
   if (row != none) rows_in_registers(row);
 }
 
@@ -380,8 +412,9 @@ std::string key_of(loopir::Program& program, const KernelPlan& plan, const std::
   Ids buffers = plan.buffers;
   buffers.insert(buffers.end(), plan.host_numbers.begin(), plan.host_numbers.end());
   std::string head = tenon::plugin::text(
-      "form {} threads {} vector {} registers {} bits {} scratch {} {} numbers {} atomic {}",
-      static_cast<int>(f.kind), f.threads, f.vector, f.in_registers, f.index_bits,
+      "form {} threads {} blocks {} vector {} registers {} bits {} scratch {} {} numbers {} atomic "
+      "{}",
+      static_cast<int>(f.kind), f.threads, f.least_blocks, f.vector, f.in_registers, f.index_bits,
       plan.scratch_bytes, plan.scratch_is_shared, plan.host_numbers.size(), plan.is_atomic);
   if (plan.apart) head += " apart";
   if (plan.is_open) head += " open";

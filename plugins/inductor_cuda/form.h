@@ -32,6 +32,9 @@ struct Form {
   unsigned vector = 1;        // neighbours that a thread takes at once
   unsigned in_registers = 0;  // rows: so many vectors of a row a thread keeps; 0: it loops
   unsigned index_bits = 64;
+  /// Blocks that a multiprocessor is to hold at once, which bounds the registers of a thread; 0: no
+  /// bound.
+  unsigned least_blocks = 0;
 };
 
 struct Multiple {
@@ -78,8 +81,9 @@ struct FormOptions {
   int64_t multiprocessors = 132;
   int64_t shared_bytes = 48 << 10;  // of a block
   bool allows_fast = true;
-  /// How often the code spilled registers: each time a thread takes half the neighbours, and from the
-  /// second time on rows are read again rather than kept.
+  /// How often the code spilled registers: where they had a bound, it is gone after the first time. Each
+  /// other time a thread takes half the neighbours, and from the second one on rows are read again
+  /// rather than kept.
   unsigned spills = 0;
   bool is_deterministic = false;  // sums of real numbers in one order
   unsigned adds_together = 1;     // neighbours in f32 that one instruction adds to

@@ -17,6 +17,7 @@ KernelShape shape_of(const KernelPlan& plan, bool may_alias) {
   KernelShape out;
   out.name = plan.symbol;
   out.threads = plan.form.threads;
+  out.least_blocks = plan.form.least_blocks;
   out.cooperates = plan.form.kind != Form::Kind::points;
   out.shared_bytes =
       static_cast<uint64_t>(plan.fold_bytes + (plan.scratch_is_shared ? plan.scratch_bytes : 0));

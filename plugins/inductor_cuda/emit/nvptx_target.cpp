@@ -42,6 +42,7 @@ class Nvptx : public ThreadTarget {
     out.function->setDoesNotThrow();
     annotate(module, *out.function, "kernel", 1);
     annotate(module, *out.function, "maxntidx", shape.threads);
+    if (shape.least_blocks) annotate(module, *out.function, "minctasm", shape.least_blocks);
     for (unsigned i = 0; i < types.size(); ++i) {
       if (shape.parameters[i] == KernelShape::Parameter::own_pointer)
         out.function->addParamAttr(i, llvm::Attribute::NoAlias);

@@ -23,6 +23,7 @@ struct KernelShape {
   std::string name;
   std::vector<Parameter> parameters;
   unsigned threads = 256;     // of a block
+  unsigned least_blocks = 0;  // of a multiprocessor at once; 0: any number
   uint64_t shared_bytes = 0;  // of a block
   bool cooperates = false;    // threads wait for each other
 };

@@ -63,6 +63,8 @@ Value* ValueEmitter::emit(Id v, unsigned lane) {
 
 Value* ValueEmitter::emit_primitive_of(const ValueNode& n, unsigned lane) {
   if (Value* out = emit_narrowed(n, lane)) return out;
+  if (is_exponential(n) && all_is_narrow())
+    return lanes::emit_math(b_, n.code, value(n.a, lane), nullptr, true);
   Value* operands[3] = {};
   Id ids[] = {n.a, n.b, n.c};
   for (int i = 0; i < 3; ++i)
@@ -73,14 +75,34 @@ Value* ValueEmitter::emit_primitive_of(const ValueNode& n, unsigned lane) {
   return f_.numerics.rounds_narrow && is_narrow ? rounded(f_, out, n.dtype) : out;
 }
 
-/// A function whose result is rounded to 16 bits next, with as many digits as that takes. Null for what
-/// is none.
+/// A function or quotient whose result is rounded to 16 bits next, with as many digits as that takes.
+/// Null for what is none.
 Value* ValueEmitter::emit_narrowed(const ValueNode& n, unsigned lane) {
   if (n.code != TN_F_CAST || !loopir::is_narrow(n.dtype)) return nullptr;
   const ValueNode of = x_.value_at(n.a);
-  if (of.dtype != TN_F32 || !lanes::is_math(of.code) || of.b != none) return nullptr;
-  Value* out = lanes::emit_math(b_, of.code, value(of.a, lane), nullptr, true);
+  bool is_function = lanes::is_math(of.code) && of.b == none;
+  if (of.dtype != TN_F32 || (!is_function && of.code != TN_F_DIV)) return nullptr;
+  Value* x = value(of.a, lane);
+  Value* out = is_function ? lanes::emit_math(b_, of.code, x, nullptr, true)
+                           : lanes::emit_narrow_quotient(b_, x, value(of.b, lane));
   return f_.numerics.rounds_narrow ? rounded(f_, out, n.dtype) : out;
+}
+
+bool ValueEmitter::is_exponential(const ValueNode& n) {
+  return n.dtype == TN_F32 && (n.code == TN_F_EXP || n.code == TN_F_EXP2);
+}
+
+// Their short form is exp(x) of an x half a unit of its last place off, as far as any x that was
+// computed is: numbers that leave the kernel in 16 bits do not show it.
+bool ValueEmitter::all_is_narrow() const {
+  for (const loopir::Stage& stage : f_.plan.nest.kernel.stages)
+    for (const loopir::Statement& s : stage.statements) {
+      if (s.buffer == none) continue;
+      const loopir::Buffer& to = f_.program.buffers[s.buffer];
+      bool is_wide = to.dtype == TN_F32 || to.dtype == TN_F64;
+      if (is_wide && to.place != loopir::Buffer::Place::scratch) return false;
+    }
+  return true;
 }
 
 Value* ValueEmitter::emit_load(Id v, const ValueNode& n, unsigned lane) {

@@ -62,6 +62,8 @@ class ValueEmitter {
   bool keeps_doubles() const;
   unsigned width_of(Id buffer, Id index) const;
   llvm::Value* emit_narrowed(const loopir::ValueNode& n, unsigned lane);
+  static bool is_exponential(const loopir::ValueNode& n);
+  bool all_is_narrow() const;
   llvm::Value* emit_primitive_of(const loopir::ValueNode& n, unsigned lane);
   void report(llvm::Value* bad, llvm::Value* check, llvm::Value* value);
   llvm::Value* emit_index(Id i, unsigned lane);

@@ -1,6 +1,10 @@
 // Which kernels a graph becomes: what results do not show.
 #include "plugins/inductor/graphs.h"
 
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
 namespace tenon {
 namespace {
 
@@ -21,6 +25,20 @@ double off(const std::shared_ptr<Graph>& graph, Artifact& artifact, std::vector<
   for (size_t i = 0; i < found.size(); ++i) most = std::max(most, distance(found[i], expected[i]));
   return most;
 }
+
+/// The code for a GPU of all kernels of a graph.
+std::string ptx_of(const std::string& graph) {
+  std::string file = testing::TempDir() + "simt_forms.ptx";
+  std::filesystem::remove(file);
+  auto no_caches = config::patch({{"compiler.force_disable_caches", true}});
+  ::setenv("SIMT_KEEPS_PTX", file.c_str(), 1);
+  compiled("simt", graph_of(graph));
+  ::unsetenv("SIMT_KEEPS_PTX");
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
 nlohmann::json kernels_of(const Artifact& artifact) { return stats_of(artifact)["items"]; }
 
@@ -251,6 +269,52 @@ TEST_F(SimtForms, DropoutIsOneKernelWithItsMask) {
   auto artifact = compiled("simt", graph);
   EXPECT_EQ(kernels_of(*artifact).size(), 1);
   EXPECT_EQ(stats_of(*artifact)["extern_calls"], 0);
+}
+
+// Numbers that leave in 16 bits are neither divided by the routine that rounds as IEEE 754 says, nor are
+// their exponentials reduced to powers near 0.
+TEST_F(SimtForms, ASoftmaxOf16BitsHasShortForms) {
+  auto softmax = [](const std::string& dtype) {
+    std::string type = dtype + "[300, 4096]";
+    return ptx_of("\n  input %x: " + type + "\n  %y: " + type +
+                  " = aten._softmax.default(%x, 1, false)\n  output %y\n");
+  };
+  for (const char* dtype : {"bf16", "f16"}) {
+    std::string ptx = softmax(dtype);
+    EXPECT_TRUE(has(ptx, "div.full.f32") && !has(ptx, "div.rn.f32")) << ptx;
+    EXPECT_TRUE(has(ptx, "ex2.approx.f32") && !has(ptx, "min.f32")) << ptx;
+    EXPECT_TRUE(has(ptx, ".maxntid 128") && has(ptx, ".minnctapersm 8")) << ptx;
+  }
+  std::string ptx = softmax("f32");
+  EXPECT_TRUE(!has(ptx, "div.full.f32") && has(ptx, "div.rn.f32")) << ptx;
+  EXPECT_TRUE(has(ptx, "ex2.approx.f32") && has(ptx, "min.f32")) << ptx;
+  EXPECT_TRUE(has(ptx, ".maxntid 256") && has(ptx, ".minnctapersm 4")) << ptx;
+}
+
+// Few registers are asked for where few are needed, and one row is all that a block keeps.
+TEST_F(SimtForms, RegistersAreBoundedWhereFewAreNeeded) {
+  EXPECT_TRUE(has(ptx_of(R"(
+  input %x: bf16[300, 4096]
+  %y: bf16[300, 4096] = aten.gelu.default(%x)
+  output %y
+)"),
+                  ".minnctapersm 8"));
+  EXPECT_FALSE(has(ptx_of(R"(
+  input %x: bf16[300, 4096]
+  %y: bf16[300, 4096] = aten.lgamma.default(%x)
+  output %y
+)"),
+                   ".minnctapersm"));
+  std::string two = ptx_of(R"(
+  input %g: bf16[300, 4096]
+  input %y: bf16[300, 4096]
+  %p: bf16[300, 4096] = aten.mul.Tensor(%g, %y)
+  %s: bf16[300, 1] = aten.sum.dim_IntList(%p, [1], true)
+  %q: bf16[300, 4096] = aten.mul.Tensor(%y, %s)
+  %d: bf16[300, 4096] = aten.sub.Tensor(%p, %q)
+  output %d
+)");
+  EXPECT_TRUE(has(two, ".maxntid 256") && !has(two, ".minnctapersm")) << two;
 }
 
 // What the host draws it draws when it is reached: then it draws all.

@@ -61,7 +61,38 @@ TEST_F(Gpu, FastFunctionsOfAllSizes) {
   }
 }
 
-// Every number of 16 bits: results are rounded from one that is right to a fifth of the last place.
+/// Results in 16 bits are rounded from numbers that are right to a fifth of the last place.
+void expect_rounded(const Tensor& found, const Tensor& exact) {
+  bool is_bf16 = found.dtype() == Dtype::bf16;
+  double half_unit = is_bf16 ? 0x1p-8 : 0x1p-11, least = is_bf16 ? 0x1p-134 : 0x1p-25;
+  Tensor here = exact.to(found.dtype());
+  EXPECT_TRUE(equal(found.isnan(), here.isnan()));
+  EXPECT_TRUE(equal(found.isinf(), here.isinf()));
+  Tensor bound = (exact.abs() * half_unit).clamp_min(least) * 1.2;
+  Tensor off = ((found.to(Dtype::f64) - exact).abs() / bound).nan_to_num(0.0, 0.0, 0.0);
+  EXPECT_LE(off.max().item<double>(), 1);
+}
+
+// Quotients of all magnitudes, and rows whose numbers are far apart or not there.
+TEST_F(Gpu, QuotientsAndSoftmaxOf16Bits) {
+  double inf = std::numeric_limits<double>::infinity();
+  Tensor special = tensor({0.0, -0.0, inf, -inf, std::nan(""), 1.0, -3.0, 6e4, 6e-8, 3e38, 1e-39});
+  for (Dtype dtype : {Dtype::bf16, Dtype::f16}) {
+    SCOPED_TRACE(to_text(dtype));
+    Tensor sizes = (randn({500}) * (dtype == Dtype::bf16 ? 40 : 5)).exp2() * randn({500}).sign();
+    Tensor x = cat({special, sizes}).to(dtype);
+    auto quotients = [](const Tensor& t) { return t.unsqueeze(1) / t.unsqueeze(0); };
+    expect_rounded(quotients(on_gpu(x)).to(kCPU, dtype), quotients(x.to(Dtype::f64)));
+    for (int64_t n : {100, 4096}) {
+      Tensor rows = randn({7, n}) * tensor({0.1, 1.0, 5.0, 30.0, 300.0, 1.0, 1.0}).unsqueeze(1);
+      rows.select(0, 5).fill_(-inf), rows.select(0, 6).slice(0, 1, n).fill_(-inf);
+      rows = rows.to(dtype);
+      expect_rounded(on_gpu(rows).softmax(1).to(kCPU, dtype), rows.to(Dtype::f64).softmax(1));
+    }
+  }
+}
+
+// Every number of 16 bits.
 TEST_F(Gpu, FastFunctionsOf16Bits) {
   Tensor bits = arange(-32768, 32768, 1).to(Dtype::i16);
   using F = std::function<Tensor(const Tensor&)>;
@@ -69,19 +100,11 @@ TEST_F(Gpu, FastFunctionsOf16Bits) {
                                            {"exp2", [](const Tensor& t) { return t.exp2(); }},
                                            {"sigmoid", [](const Tensor& t) { return t.sigmoid(); }},
                                            {"tanh", [](const Tensor& t) { return t.tanh(); }}};
-  for (auto [dtype, half_unit, least] :
-       {std::tuple<Dtype, double, double>{Dtype::bf16, 0x1p-8, 0x1p-134},
-        {Dtype::f16, 0x1p-11, 0x1p-25}})
+  for (Dtype dtype : {Dtype::bf16, Dtype::f16})
     for (auto& [name, f] : functions) {
       SCOPED_TRACE(std::string(name) + " of " + to_text(dtype));
       Tensor x = bits.view(dtype);
-      Tensor found = f(on_gpu(x)).to(kCPU, dtype);
-      Tensor exact = f(x.to(Dtype::f64)), here = exact.to(dtype);
-      EXPECT_TRUE(equal(found.isnan(), here.isnan()));
-      EXPECT_TRUE(equal(found.isinf(), here.isinf()));
-      Tensor bound = (exact.abs() * half_unit).clamp_min(least) * 1.2;
-      Tensor off = ((found.to(Dtype::f64) - exact).abs() / bound).nan_to_num(0.0, 0.0, 0.0);
-      EXPECT_LE(off.max().item<double>(), 1);
+      expect_rounded(f(on_gpu(x)).to(kCPU, dtype), f(x.to(Dtype::f64)));
     }
 }
 

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <fstream>
 #include <mutex>
 
 namespace simt {
@@ -74,6 +75,8 @@ void drop_barrier(llvm::Module& module, int64_t n) {
 std::string image(const EmitModule& emit) {
   static const bool checks = std::getenv("SIMT_CHECKS_PTX") != nullptr;
   if (checks) check_ptx(emit);
+  if (const char* file = std::getenv("SIMT_KEEPS_PTX"))
+    std::ofstream(file, std::ios::app) << inductor_cuda::compile_to_ptx(emit("sm_90"), "sm_90");
   start_llvm();
   IrModule ir = emit("simt");
   inductor_cuda::add_helpers(*ir.module);

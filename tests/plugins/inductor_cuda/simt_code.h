@@ -10,7 +10,8 @@
 namespace simt {
 
 /// Makes the parts of inductor_cuda give images for "simt". With the variable SIMT_CHECKS_PTX each
-/// kernel becomes PTX for sm_75, 80 and 90 as well, and that is checked.
+/// kernel becomes PTX for sm_75, 80 and 90 as well, and that is checked. SIMT_KEEPS_PTX names a file to
+/// which that for sm_90 is added.
 void make_images();
 
 /// An image in memory. Threads: any.
