@@ -171,6 +171,9 @@ void Verifier::check_bindings() {
       continue;
     }
     const GraphValue& value = graph_.value(b.value);
+    if (value.source == ValueSource::constant)
+      problem("symbol {} is bound to {}, a constant: it is the same in every call", name,
+              value_name(b.value));
     if (b.dim < 0 ? !is_number_kind(value.kind) && value.kind != ValueKind::tensor
                   : value.kind != ValueKind::tensor ||
                         static_cast<size_t>(b.dim) >= value.meta.sizes.size())
