@@ -93,14 +93,14 @@ bool ValueEmitter::is_exponential(const ValueNode& n) {
 }
 
 // Their short form is exp(x) of an x half a unit of its last place off, as far as any x that was
-// computed is: numbers that leave the kernel in 16 bits do not show it.
+// computed is: numbers that leave the kernel in 16 bits do not show it, while places and truth may.
 bool ValueEmitter::all_is_narrow() const {
   for (const loopir::Stage& stage : f_.plan.nest.kernel.stages)
     for (const loopir::Statement& s : stage.statements) {
       if (s.buffer == none) continue;
       const loopir::Buffer& to = f_.program.buffers[s.buffer];
-      bool is_wide = to.dtype == TN_F32 || to.dtype == TN_F64;
-      if (is_wide && to.place != loopir::Buffer::Place::scratch) return false;
+      bool stays = to.place == loopir::Buffer::Place::scratch;
+      if (!stays && !loopir::is_narrow(to.dtype)) return false;
     }
   return true;
 }
