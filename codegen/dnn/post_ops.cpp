@@ -1,8 +1,9 @@
 // Post-ops, one by one.
 #include "post_ops.h"
 
+#include "bf16.h"
+
 #include <algorithm>
-#include <bit>
 
 namespace onednn {
 
@@ -35,14 +36,6 @@ void append(dnnl::post_ops& ops, PostOp op) {
 
 bool loses_nan(PostOp op) { return op == PostOp::relu || op == PostOp::hardsigmoid; }
 
-float of_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
-// To the nearest, ties to even.
-uint16_t to_bf16(float x) {
-  auto bits = std::bit_cast<uint32_t>(x);
-  if (x != x) return static_cast<uint16_t>(bits >> 16 | 0x40);
-  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
 template <class F>
 void for_each_number(void* numbers, size_t bytes, int32_t dtype, F f) {
   if (dtype == TN_F32) {
@@ -51,7 +44,7 @@ void for_each_number(void* numbers, size_t bytes, int32_t dtype, F f) {
     return;
   }
   auto* x = static_cast<uint16_t*>(numbers);
-  for (size_t i = 0; i < bytes / sizeof(uint16_t); ++i) x[i] = to_bf16(f(of_bf16(x[i])));
+  for (size_t i = 0; i < bytes / sizeof(uint16_t); ++i) x[i] = to_bf16(f(from_bf16(x[i])));
 }
 
 }  // namespace

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "compile.h"
-#include "graph_mode.h"
 #include "image.h"
 #include "options.h"
+#include "recorded/graph_mode.h"
 #include "saved/saved_form.h"
 
 #include <loopir/supported.h>

@@ -6,11 +6,11 @@
 // memory, launches, and gives the block back on the stream behind the last launch.
 #pragma once
 
-#include "branches.h"
 #include "dnn/item.h"
 #include "kernel_code.h"
 #include "measuring/item_times.h"
 #include "products/product_item.h"
+#include "recorded/branches.h"
 #include "setup.h"
 #include "updates.h"
 

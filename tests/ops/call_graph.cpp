@@ -16,17 +16,21 @@ std::vector<detail::TensorHead*> CallGraph::heads() const {
   return heads;
 }
 
-CallGraph graph_of_call(const OpEntry& op, const CallValues& call,
-                        const std::function<bool(const OpEntry&)>& opens) {
-  CallGraph out;
-  GraphRecorder recorder(ShapeEnv::make());
-  recorder.opens = opens;
-  recorder.lift = [&](const Tensor& real) {
+void lift_into(CallGraph& out, GraphRecorder& recorder) {
+  recorder.lift = [&out, &recorder](const Tensor& real) {
     for (size_t i = 0; i < out.inputs.size(); ++i)
       if (out.inputs[i].is_same(real)) return recorder.input_fake(static_cast<uint32_t>(i));
     out.inputs.push_back(real);
     return recorder.add_input(meta_of(real), real.storage_offset());
   };
+}
+
+CallGraph graph_of_call(const OpEntry& op, const CallValues& call,
+                        const std::function<bool(const OpEntry&)>& opens) {
+  CallGraph out;
+  GraphRecorder recorder(ShapeEnv::make());
+  recorder.opens = opens;
+  lift_into(out, recorder);
   RecordScope scope(recorder);
   OpResults results(op.n_returns);
   run_op(op, call, results);

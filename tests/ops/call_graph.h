@@ -8,6 +8,10 @@
 #include <memory>
 #include <vector>
 
+namespace tenon {
+class GraphRecorder;
+}
+
 namespace tenon::testing {
 
 struct CallGraph {
@@ -16,6 +20,9 @@ struct CallGraph {
 
   std::vector<detail::TensorHead*> heads() const;
 };
+
+/// Real tensors that the recorder meets become inputs of the graph, each once; `out` outlives it.
+void lift_into(CallGraph& out, GraphRecorder& recorder);
 
 /// `opens` says which ops are recorded as their parts; numbers given for tensors stay constants.
 CallGraph graph_of_call(const OpEntry& op, const CallValues& call,

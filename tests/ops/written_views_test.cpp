@@ -117,12 +117,7 @@ CallGraph graph_of_writes(const OpEntry& op, WritingCall given, bool is_computed
     view_in(memories.back(), content.sizes().size()).copy_(content);
   }
   GraphRecorder recorder(ShapeEnv::make());
-  recorder.lift = [&](const Tensor& real) {
-    for (size_t i = 0; i < out.inputs.size(); ++i)
-      if (out.inputs[i].is_same(real)) return recorder.input_fake(static_cast<uint32_t>(i));
-    out.inputs.push_back(real);
-    return recorder.add_input(meta_of(real), real.storage_offset());
-  };
+  lift_into(out, recorder);
   RecordScope scope(recorder);
   for (size_t i = 0; i < memories.size(); ++i) {
     if (is_computed) memories[i] = memories[i].clone();

@@ -1,20 +1,16 @@
 #include "plain_convolution.h"
 
+#include <dnn/bf16.h>
+
 #include <array>
-#include <bit>
 #include <cmath>
 
 namespace inductor {
 
 namespace {
 
-float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
-uint16_t to_bf16(float value) {
-  auto bits = std::bit_cast<uint32_t>(value);
-  if (std::isnan(value)) return static_cast<uint16_t>(bits >> 16 | 0x40);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);  // ties to even
-}
-
+using onednn::from_bf16;
+using onednn::to_bf16;
 using Place = std::array<int64_t, 3>;
 
 int64_t offset(const Placed& v, int64_t a, int64_t b, const Place& space) {

@@ -293,18 +293,12 @@ TEST_F(SimtForms, ASoftmaxOf16BitsHasShortForms) {
 
 // Few registers are asked for where few are needed, and one row is all that a block keeps.
 TEST_F(SimtForms, RegistersAreBoundedWhereFewAreNeeded) {
-  EXPECT_TRUE(has(ptx_of(R"(
-  input %x: bf16[300, 4096]
-  %y: bf16[300, 4096] = aten.gelu.default(%x)
-  output %y
-)"),
-                  ".minnctapersm 8"));
-  EXPECT_FALSE(has(ptx_of(R"(
-  input %x: bf16[300, 4096]
-  %y: bf16[300, 4096] = aten.lgamma.default(%x)
-  output %y
-)"),
-                   ".minnctapersm"));
+  auto ptx_of_op = [](const std::string& op) {
+    return ptx_of("\n  input %x: bf16[300, 4096]\n  %y: bf16[300, 4096] = aten." + op +
+                  ".default(%x)\n  output %y\n");
+  };
+  EXPECT_TRUE(has(ptx_of_op("gelu"), ".minnctapersm 8"));
+  EXPECT_FALSE(has(ptx_of_op("lgamma"), ".minnctapersm"));
   std::string two = ptx_of(R"(
   input %g: bf16[300, 4096]
   input %y: bf16[300, 4096]

@@ -1,7 +1,7 @@
 // A list schedule over needs.
 #include "branches.h"
 
-#include "executable.h"
+#include "../executable.h"
 
 #include <loopir/making/item_facts.h>
 

@@ -1,7 +1,7 @@
 // Graph mode: compiled code whose launches are recorded.
 #pragma once
 
-#include "executable.h"
+#include "../executable.h"
 
 #include <recordings/compile.h>
 

@@ -13,7 +13,7 @@
 // Cost: the square of the number of items, some 10 ns each.
 #pragma once
 
-#include "machine.h"
+#include "../machine.h"
 
 #include <loopir/memory.h>
 

@@ -5,9 +5,9 @@
 // ops of the host has nothing left to find out in a first call, so that one is recorded.
 #include "graph_mode.h"
 
-#include "compile.h"
-#include "options.h"
-#include "saved/saved_form.h"
+#include "../compile.h"
+#include "../options.h"
+#include "../saved/saved_form.h"
 
 #include <loopir/lowering.h>
 #include <loopir/saving/bytes.h>
