@@ -1,4 +1,5 @@
-// A folder of caches for one run of a test program that was given none: the user's own must neither
+// Folders of one run of a test program: for its files, since tests run beside each other and beside
+// those of other checkouts, and, where it was given none, for its caches: the user's own must neither
 // decide about the tests nor grow by them.
 #include <unistd.h>
 
@@ -8,16 +9,17 @@
 
 namespace {
 
-class OwnCache {
+class OwnFolders {
  public:
-  OwnCache() {
-    if (std::getenv("TENON_CACHE_DIR")) return;
+  OwnFolders() {
     std::string pattern = (std::filesystem::temp_directory_path() / "tenon_test_XXXXXX").string();
     if (!::mkdtemp(pattern.data())) return;
     folder_ = pattern;
-    ::setenv("TENON_CACHE_DIR", folder_.c_str(), 1);
+    ::setenv("TMPDIR", folder_.c_str(), 1);
+    ::setenv("TEST_TMPDIR", folder_.c_str(), 1);
+    ::setenv("TENON_CACHE_DIR", (folder_ + "/cache").c_str(), 0);
   }
-  ~OwnCache() {
+  ~OwnFolders() {
     std::error_code ignored;
     if (::getpid() == process_ && !folder_.empty()) std::filesystem::remove_all(folder_, ignored);
   }
@@ -27,6 +29,6 @@ class OwnCache {
   pid_t process_ = ::getpid();
 };
 
-const OwnCache own_cache;
+const OwnFolders own_folders;
 
 }  // namespace
