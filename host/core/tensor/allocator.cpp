@@ -17,10 +17,12 @@
 // Cost: 3-5 ns for a small pair on one thread; 15-40 ns for a larger pair found in the cache.
 //
 // Fork: the lock is taken around fork(), so the child can go on allocating. Under the address
-// sanitizer every block comes from the C library, so that misuse is seen.
+// sanitizer every block comes from the C library, so that misuse is seen; with TENON_FENCED_MEMORY each
+// ends at a forbidden page.
 #include "core/tensor/allocator.h"
 
 #include "core/error.h"
+#include "core/tensor/fenced_memory.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -38,8 +40,14 @@
 namespace tenon {
 namespace {
 
-// The address sanitizer must see every block.
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(TENON_FENCED_MEMORY)
+constexpr bool fences_blocks = true;
+#else
+constexpr bool fences_blocks = false;
+#endif
+
+// The address sanitizer must see every block, and a fence every end.
+#if defined(__SANITIZE_ADDRESS__) || defined(TENON_FENCED_MEMORY)
 constexpr bool use_caches = false;
 #elif defined(__has_feature)
 constexpr bool use_caches = !__has_feature(address_sanitizer);
@@ -402,8 +410,25 @@ void Central::take_over(ThreadCache& cache) {
 
 // ---- slow paths of the two functions ----
 
+void* take_one_fenced(size_t bytes) {
+  return with_cache([bytes](ThreadCache& cache) {
+    void* block = take_fenced(bytes);
+    if (block == nullptr) fail_allocation(bytes);
+    cache.count(static_cast<int64_t>(size_of_class(class_of(bytes))), 1);
+    return block;
+  });
+}
+
+void give_one_fenced(void* block, size_t bytes) noexcept {
+  with_cache([&](ThreadCache& cache) {
+    cache.count(-static_cast<int64_t>(size_of_class(class_of(bytes))), 0);
+    give_fenced(block, bytes);
+  });
+}
+
 [[gnu::noinline]] void* allocate_slowly(size_t bytes) {
   if (bytes > largest_block) fail_allocation(bytes);
+  if (fences_blocks) return take_one_fenced(bytes);
   const int index = class_of(bytes);
   return with_cache([&](ThreadCache& cache) {
     void* block = use_caches && bytes <= small_limit
@@ -424,6 +449,7 @@ void put_into_bin(ThreadCache& cache, size_t index, void* block) noexcept {
 }
 
 [[gnu::noinline]] void deallocate_slowly(void* block, size_t bytes) noexcept {
+  if (fences_blocks) return give_one_fenced(block, bytes);
   const int index = class_of(bytes);
   with_cache([&](ThreadCache& cache) {
     if (use_caches && bytes <= small_limit)

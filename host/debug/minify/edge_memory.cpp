@@ -1,11 +1,8 @@
-// Pages with a forbidden one behind them.
+// Copies of tensors in fenced memory.
 #include "debug/minify/edge_memory.h"
 
-#include "core/tensor/allocator.h"
+#include "core/tensor/fenced_memory.h"
 #include "core/tensor/tensor_impl.h"
-
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstring>
 
@@ -13,18 +10,16 @@ namespace tenon {
 
 namespace {
 
-struct Pages {
-  void* begin;
+struct EdgeBlock {
+  void* data;
   size_t bytes;
 };
 
-void release_pages(void* p) {
-  auto* pages = static_cast<Pages*>(p);
-  ::munmap(pages->begin, pages->bytes);
-  delete pages;
+void release_block(void* p) {
+  auto* block = static_cast<EdgeBlock*>(p);
+  give_fenced(block->data, block->bytes);
+  delete block;
 }
-
-size_t rounded(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 }  // namespace
 
@@ -32,18 +27,11 @@ Tensor at_the_edge(const Tensor& t) {
   if (!t.defined() || t.numel().guard_int() == 0) return t;
   Extent extent = extent_of(t);
   auto bytes = static_cast<size_t>(span_of(extent.sizes, extent.strides) * extent.itemsize);
-  auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  size_t readable = rounded(rounded(bytes, host_alignment), page);
-  void* begin =
-      ::mmap(nullptr, readable + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (begin == MAP_FAILED) return t;
-  auto* edge = static_cast<char*>(begin) + readable;
-  if (::mprotect(edge, page, PROT_NONE) != 0) return ::munmap(begin, readable + page), t;
-  char* data = edge - rounded(bytes, host_alignment);
-  std::memset(data, 0xFF, rounded(bytes, host_alignment));
+  void* data = take_fenced(bytes);
+  if (!data) return t;
   std::memcpy(data, t.head()->data, bytes);
-  return from_memory(data, extent.sizes, t.dtype(), OptIntList(extent.strides), release_pages,
-                     new Pages{begin, readable + page});
+  return from_memory(data, extent.sizes, t.dtype(), OptIntList(extent.strides), release_block,
+                     new EdgeBlock{data, bytes});
 }
 
 }  // namespace tenon
