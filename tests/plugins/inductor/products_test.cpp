@@ -48,6 +48,34 @@ class InductorProducts : public InductorTest {
   }
 };
 
+// The first function is a part of the product, which the second one must not become too.
+TEST_F(InductorProducts, MayBePartlyWrittenBetweenTwoFunctions) {
+  for (const char* second : {"relu", "hardsigmoid"})
+    expect_close("  input %x: $[3, 16]\n  input %w: $[16, 24]\n  input %t: $[3, 4]\n" +
+                     std::string(R"(
+  %y: $[3, 24] = aten.mm.default(%x, %w)
+  %r: $[3, 24] = aten.relu.default(%y)
+  %a: $[3, 24] = aten.slice_scatter.default(%r, %t, 1, 0, 4)
+  %b: $[3, 24] = aten.)") +
+                     second + ".default(%a)\n  output %b\n",
+                 {randn({3, 16}), randn({16, 24}), randn({3, 4})});
+}
+
+TEST_F(InductorProducts, TakeAResidualTwice) {
+  expect_close(R"(
+  input %x: $[3, 16]
+  input %w: $[16, 24]
+  input %t: $[3, 24]
+  %z: $[3, 24] = aten.full.default([3, 24], 0, dtype=$, device=cpu)
+  %y: $[3, 24] = aten.mm.default(%x, %w)
+  %a: $[3, 24] = aten.add.Tensor(%t, %y)
+  %s: $[3, 24] = aten.slice_scatter.default(%z, %a, 1, 0, 24)
+  %b: $[3, 24] = aten.add.Tensor(%t, %s)
+  output %b
+)",
+               {randn({3, 16}), randn({16, 24}), randn({3, 24})});
+}
+
 TEST_F(InductorProducts, OfTwoMatrices) {
   for (int m : {1, 7, 40, 200})
     for (int k : {1, 33, 800}) {
