@@ -181,5 +181,23 @@ TEST_F(InductorOps, HeadsOfKeysMayServeSeveralHeadsOfQueries) {
               {randn({2, 6, 9, 8}), randn({2, 2, 11, 8}), randn({2, 2, 11, 8})}, 1e-5);
 }
 
+// A score of NaN or infinity is NaN where a mask of truth hides it, as PyTorch adds minus infinity.
+TEST_F(InductorOps, MasksHideNoScoreThatIsNotANumber) {
+  Tensor q = randn({1, 2, 5, 8}), k = randn({1, 2, 40, 8}), v = randn({1, 2, 40, 8});
+  k.select(1, 0).select(1, 3).fill_(std::numeric_limits<double>::quiet_NaN());
+  k.select(1, 1).select(1, 33).fill_(std::numeric_limits<double>::infinity());
+  Tensor seen = arange(40, Dtype::i64).remainder(3) != 0;
+  expect_same(R"(
+  input %q: f32[1, 2, 5, 8]
+  input %k: f32[1, 2, 40, 8]
+  input %v: f32[1, 2, 40, 8]
+  input %m: bool[40]
+  %y: f32[1, 2, 5, 8] = aten.scaled_dot_product_attention.default(%q, %k, %v, %m)
+  %n: bool[1, 2, 5, 8] = aten.isnan.default(%y)
+  output %n
+)",
+              {q, k, v, seen});
+}
+
 }  // namespace
 }  // namespace tenon
