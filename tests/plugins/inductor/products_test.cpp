@@ -48,6 +48,34 @@ class InductorProducts : public InductorTest {
   }
 };
 
+/// A matrix as it is, or one that repeats a smaller one.
+struct RepeatedSide {
+  std::vector<int64_t> given;
+  const char *given_text, *strides;
+};
+
+// The gradient behind a sum of rows is one row in the place of all.
+TEST_F(InductorProducts, OfRepeatedRowsAndColumns) {
+  const RepeatedSide lefts[] = {{{16, 3}, "[16, 3]", "[3, 1]"},
+                                {{16, 1}, "[16, 1]", "[1, 0]"},
+                                {{1, 3}, "[1, 3]", "[0, 1]"},
+                                {{1, 1}, "[1, 1]", "[0, 0]"}};
+  const RepeatedSide rights[] = {{{3, 16}, "[3, 16]", "[16, 1]"},
+                                 {{3, 1}, "[3, 1]", "[1, 0]"},
+                                 {{1, 16}, "[1, 16]", "[0, 1]"},
+                                 {{1, 1}, "[1, 1]", "[0, 0]"}};
+  for (const RepeatedSide& l : lefts)
+    for (const RepeatedSide& r : rights)
+      expect_close(std::string("  input %x: $") + l.given_text + "\n  input %y: $" + r.given_text +
+                       "\n  %a: $[16, 3] strides " + l.strides +
+                       " alias 1 = aten.expand.default(%x, [16, 3])\n  %b: $[3, 16] strides " +
+                       r.strides + R"( alias 2 = aten.expand.default(%y, [3, 16])
+  %z: $[16, 16] = aten.mm.default(%a, %b)
+  output %z
+)",
+                   {randn(l.given), randn(r.given)});
+}
+
 // The first function is a part of the product, which the second one must not become too.
 TEST_F(InductorProducts, MayBePartlyWrittenBetweenTwoFunctions) {
   for (const char* second : {"relu", "hardsigmoid"})
