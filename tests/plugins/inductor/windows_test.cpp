@@ -181,6 +181,30 @@ TEST_F(InductorOps, HeadsOfKeysMayServeSeveralHeadsOfQueries) {
               {randn({2, 6, 9, 8}), randn({2, 2, 11, 8}), randn({2, 2, 11, 8})}, 1e-5);
 }
 
+// What an ignored target does not count, it does not count where it is no number either.
+TEST_F(InductorOps, LossesAreNothingForIgnoredTargetsOfNan) {
+  Tensor scores = full({3, 4}, std::numeric_limits<double>::quiet_NaN(), Dtype::f32);
+  scores.select(0, 1).fill_(0.5);
+  Tensor targets = tensor({-100, 2, -100}).to(Dtype::i64);
+  for (const char* reduction : {"0", "1", "2"}) {
+    std::string result = reduction[0] == '0' ? "f32[3]" : "f32[]";
+    expect_same("  input %s: f32[3, 4]\n  input %t: i64[3]\n  %y: " + result +
+                    ", %w: f32[] = aten.nll_loss_forward.default(%s, %t, none, " + reduction +
+                    ", -100)\n  output %y\n",
+                {scores, targets});
+  }
+  // The mean of no target has infinite weights.
+  expect_same(R"(
+  input %g: f32[]
+  input %s: f32[3, 4]
+  input %t: i64[3]
+  input %w: f32[]
+  %y: f32[3, 4] = aten.nll_loss_backward.default(%g, %s, %t, none, 1, -100, %w)
+  output %y
+)",
+              {ones({}), zeros({3, 4}), full({3}, -100, Dtype::i64), zeros({})});
+}
+
 // A score of NaN or infinity is NaN where a mask of truth hides it, as PyTorch adds minus infinity.
 TEST_F(InductorOps, MasksHideNoScoreThatIsNotANumber) {
   Tensor q = randn({1, 2, 5, 8}), k = randn({1, 2, 40, 8}), v = randn({1, 2, 40, 8});
