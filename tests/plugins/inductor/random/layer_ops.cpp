@@ -68,8 +68,11 @@ struct Windows {
 
 /// Windows of every dimension; their sizes go to the weight's.
 void choose_windows(Chooser& c, Step& s, std::vector<int64_t>& sizes) {
-  for (int64_t d = c.dim(s.in[0]); d > 2; --d) {
-    int64_t kernel = c.between(1, 3) + c.once_in(5), stride = c.between(1, 2) + c.once_in(6);
+  for (int64_t d = 2; d < c.dim(s.in[0]); ++d) {
+    // Whether one window is left would be a guard.
+    bool is_fixed = c.fixed_size(s.in[0], d).has_value();
+    int64_t kernel = c.between(1, 3) + c.once_in(5);
+    int64_t stride = is_fixed ? c.between(1, 2) + c.once_in(6) : 1;
     int64_t dilation = c.once_in(4) ? 2 : 1;
     sizes.push_back(kernel), s.terms *= double(kernel);
     s.n.insert(s.n.end(), {stride, c.below(kernel), dilation, c.below(std::max(stride, dilation))});

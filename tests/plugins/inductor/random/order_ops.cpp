@@ -60,7 +60,7 @@ void add_runs(std::vector<RandomOp>& ops) {
        [](const Operands& o) { return logcumsumexp(o.in[0], o.step.n[0]); }});
   ops.push_back({"diff", 2, false,
                  [](Chooser& c, Step& s) {
-                   bool fits = take_line(c, s, numbers, false, 3);
+                   bool fits = take_line(c, s, numbers, true, 3);
                    s.n.push_back(c.between(1, 2));
                    return fits;
                  },
