@@ -191,7 +191,8 @@ void Maker::make_stage(const Stage& stage, Id lanes) {
   else if (lanes != none)
     inner = [&] { make_lanes({.what = Do::lanes}, tile, statements); };
   values_.stage = lanes == none ? nullptr : &stage;
-  make_inner(loops, 0, inner);
+  bool is_empty = std::ranges::any_of(stage.inner, [&](Id v) { return x_.is(x_.extent_of(v), 0); });
+  if (!is_empty) make_inner(loops, 0, inner);
   values_.stage = nullptr;
   for (const Statement& s : stage.statements)
     if (s.fold != loopir::Fold::none) finish(s);

@@ -136,9 +136,13 @@ class Absorber {
  private:
   void count_readers() {
     readers_.resize(program_.buffers.size());
+    writers_.assign(program_.buffers.size(), 0);
     dropped_.assign(schedule_.items.size(), false);
-    for (size_t i = 0; i < schedule_.items.size(); ++i)
-      for (Id b : access_of(program_, schedule_.items[i]).reads) readers_[b].push_back(i);
+    for (size_t i = 0; i < schedule_.items.size(); ++i) {
+      Access access = access_of(program_, schedule_.items[i]);
+      for (Id b : access.reads) readers_[b].push_back(i);
+      for (Id b : access.writes) ++writers_[b];
+    }
     is_output_.assign(program_.buffers.size(), false);
     for (const Output& o : program_.outputs)
       if (o.kind != Output::Kind::absent) is_output_[o.view.buffer] = true;
@@ -274,7 +278,9 @@ class Absorber {
   template <class Call>
   void absorb(Call& call, size_t at) {
     Id result = call.result.buffer;
-    if (readers_[result].size() != 1 || is_output_[result] || !is_whole(call.result)) return;
+    // What another item writes of it, part by part in place, is not the call's.
+    if (readers_[result].size() != 1 || writers_[result] != 1) return;
+    if (is_output_[result] || !is_whole(call.result)) return;
     size_t reader = readers_[result][0];
     const Statement* s = only_statement(reader);
     if (!s || s->buffer == none) return;
@@ -293,7 +299,7 @@ class Absorber {
     Id value = is_rounded ? x_.value_at(s->value).a : s->value;
     if (!match(value, r, ops) || (ops.empty() && !rounds && !moves)) return;
     Call made = call;
-    made.epilogue = std::move(ops);
+    made.epilogue.insert(made.epilogue.end(), ops.begin(), ops.end());
     made.result.buffer = s->buffer;
     if (moves) made.result = with_space(x_, whole(s->buffer));
     Item item = std::move(made);
@@ -306,7 +312,8 @@ class Absorber {
   Expressions& x_;
   Schedule& schedule_;
   const AbsorbRules& rules_;
-  std::vector<std::vector<size_t>> readers_;
+  std::vector<std::vector<size_t>> readers_;  // items, by buffer
+  std::vector<uint32_t> writers_;
   std::vector<bool> dropped_, is_output_;
   Id zero_ = none;  // an index
 };

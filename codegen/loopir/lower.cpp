@@ -18,16 +18,6 @@ using tenon::plugin::value;
 
 namespace {
 
-template <class F>
-void for_each_operand(const node& n, F&& f) {
-  for (const tn_arg& a : n.arguments()) {
-    if (a.kind == TN_ARG_VALUE) f(a.u.value);
-    if (a.kind == TN_ARG_VALUES)
-      for (uint32_t i = 0; i < a.count; ++i)
-        if (a.u.values[i] != TN_NO_VALUE) f(a.u.values[i]);
-  }
-}
-
 /// Tells the loops from `first` on whose work they do.
 void mark_loops(Program& program, size_t first, const std::set<uint32_t>& nodes) {
   for (size_t s = first; s < program.steps.size(); ++s)

@@ -143,6 +143,17 @@ struct Lowering {
   bool is_dear_scalar(const Tensor& t);
 };
 
+/// The graph values that a node reads.
+template <class F>
+void for_each_operand(const tenon::plugin::node& n, F&& f) {
+  for (const tn_arg& a : n.arguments()) {
+    if (a.kind == TN_ARG_VALUE) f(a.u.value);
+    if (a.kind == TN_ARG_VALUES)
+      for (uint32_t i = 0; i < a.count; ++i)
+        if (a.u.values[i] != TN_NO_VALUE) f(a.u.values[i]);
+  }
+}
+
 inline int32_t compute_type(int32_t dtype) { return is_narrow(dtype) ? int32_t{TN_F32} : dtype; }
 /// The dtypes that loops compute on.
 inline bool is_computing(int32_t dtype) {

@@ -42,7 +42,8 @@ static void mask_scores(const AttentionTile& t, int64_t first, int64_t keys, int
     if (t.mask || t.allowed)
       for (int64_t q = 0; q < t.queries; ++q) {
         int64_t at = q * t.mask_row + key * t.mask_column;
-        row[q] = t.mask ? row[q] + t.mask[at] : t.allowed[at] ? row[q] : lowest;
+        // By addition: a score that is not a number stays one where it is masked, as in PyTorch.
+        row[q] += t.mask ? t.mask[at] : t.allowed[at] ? 0.0f : lowest;
       }
     if (!t.is_causal) continue;
     int64_t hidden = key - t.first_query;  // queries before the key

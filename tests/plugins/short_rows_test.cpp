@@ -104,6 +104,19 @@ TEST_F(ShortRows, AndLongOnesTakeTurns) {
       for (bool is_dynamic : {false, true}) expect_rows(row, backend, is_dynamic);
 }
 
+// What is not there takes the room of a row all the same.
+TEST_F(ShortRows, MayBeNone) {
+  NoGradGuard no_grad;
+  auto columns = [](const Tensor& x, const Tensor& v) {
+    Tensor y = x.matmul(v);
+    Tensor none = slice(y, 1, SymInt(1), SymInt(1));
+    return slice_scatter(zeros_like(y), none, 1, SymInt(0), SymInt(0)) + y;
+  };
+  Tensor x = randn({64, 64}), v = randn({64, 1});
+  for (const std::string& backend : code_makers())
+    expect_equal(compile(columns, {.backend = backend})(x, v), columns(x, v), backend);
+}
+
 void expect_within(float found, double expected, const std::string& what) {
   auto nearest = static_cast<float>(expected);
   if (!std::isfinite(nearest)) {

@@ -250,10 +250,10 @@ class ProductCall final : public LibraryCall {
   // ---- right sides that are not constants
 
   // Whether the right side is read as it lies: packing it is not worth it, at 96 rows by a tenth,
-  // at 384 no more.
+  // at 384 no more. A row that stands for all is packed: rows 0 apart mean panels.
   static bool reads_in_place(const Plan& plan) {
     constexpr int64_t few_rows = 256;
-    return plan.m < few_rows && stride(plan.right, 1) == 1 &&
+    return plan.m < few_rows && stride(plan.right, 1) == 1 && stride(plan.right, 2) != 0 &&
            plan.panels.n % microkernel::whole_columns(plan.panels.element) == 0;
   }
 

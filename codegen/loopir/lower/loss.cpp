@@ -29,9 +29,13 @@ struct Targets {
     return x.of_value(x.value({value_checked, TN_I64, safe, n_classes, none}));
   }
   Id weight_of(std::span<const Id> batch) const {
-    Expressions& x = to.x;
-    Id w = weight ? x.cast(to.at(*weight, Ids{position(batch)}), dtype) : x.number(1.0, dtype);
-    return x.apply(TN_F_SELECT, dtype, is_counted(batch), w, x.number(0.0, dtype));
+    Id w =
+        weight ? to.x.cast(to.at(*weight, Ids{position(batch)}), dtype) : to.x.number(1.0, dtype);
+    return counted(batch, w);
+  }
+  /// The number, 0 where the target is ignored. A choice: products with 0 would keep NaN.
+  Id counted(std::span<const Id> batch, Id number) const {
+    return to.x.apply(TN_F_SELECT, dtype, is_counted(batch), number, to.x.number(0.0, dtype));
   }
 
  private:
@@ -87,7 +91,8 @@ bool nll_loss(Lowering& to, const node& n) {
   const Ids batch_sizes = batch_of(self.sizes);
   auto loss = [&](std::span<const Id> batch) {
     Id score = x.cast(to.at(self, score_at(batch, targets->position(batch))), dtype);
-    return x.apply(TN_F_NEG, dtype, x.apply(TN_F_MUL, dtype, score, targets->weight_of(batch)));
+    Id product = x.apply(TN_F_MUL, dtype, score, targets->weight_of(batch));
+    return targets->counted(batch, x.apply(TN_F_NEG, dtype, product));
   };
   if (reduction == reduce_none) {
     to.set(n.first_result, to.make(self.dtype, batch_sizes, [&](std::span<const Id> i) {
@@ -123,7 +128,8 @@ bool nll_loss_backward(Lowering& to, const node& n) {
     const Ids batch = batch_of(i);
     Id g = x.cast(gradient.ndim() ? to.at(gradient, batch) : gradient.value, dtype);
     if (reduction == reduce_mean) g = x.apply(TN_F_DIV, dtype, g, x.cast(total.value, dtype));
-    Id scaled = x.apply(TN_F_NEG, dtype, x.apply(TN_F_MUL, dtype, g, targets->weight_of(batch)));
+    Id product = x.apply(TN_F_MUL, dtype, g, targets->weight_of(batch));
+    Id scaled = targets->counted(batch, x.apply(TN_F_NEG, dtype, product));
     Id is_target =
         x.apply(TN_F_EQ, TN_BOOL, x.index_value(i[1]), x.index_value(targets->position(batch)));
     return x.cast(x.apply(TN_F_SELECT, dtype, is_target, scaled, x.number(0.0, dtype)), self.dtype);

@@ -154,14 +154,24 @@ struct Layer {
       : weights(&weights), result(&step.result), bias(&step.bias), channel(channel) {}
 };
 
-/// Whether the node alone reads a value, and what the value is a view of.
-bool is_for_one_reader(const Lowering& to, uint32_t value) {
+bool loads(Lowering& to, uint32_t value, Id buffer) {
+  bool found = false;
+  if (const auto& t = to.tensors[value])
+    for_each_load(to.x, t->value, [&](const ValueNode& n) { found |= n.a == buffer; });
+  return found;
+}
+
+/// Whether one node alone reads a value, and alone what the value is made of the buffer's elements
+/// from: by a view, or by any op that lowering found to change nothing.
+bool is_for_one_reader(Lowering& to, uint32_t value, Id buffer) {
   if (to.reads[value] != 1 || to.is_output[value]) return false;
   auto v = to.info(value);
   if (v.source != TN_SRC_NODE) return true;
-  node maker = to.graph.at(v.source_index);
-  bool is_view = (maker.tags & TN_TAG_VIEW) != 0;
-  return !is_view || is_for_one_reader(to, maker.args[0].u.value);
+  bool out = true;
+  for_each_operand(to.graph.at(v.source_index), [&](uint32_t o) {
+    out = out && (!loads(to, o, buffer) || is_for_one_reader(to, o, buffer));
+  });
+  return out;
 }
 
 /// Whether a view has all elements of a layer's result, with the channels in dimension 1.
@@ -175,7 +185,7 @@ bool is_whole(const Lowering& to, const View& view, const View& result) {
 /// else about it is parameters.
 std::optional<Step> take_layer(Lowering& to, const node& n) {
   auto view = to.as_view(to.tensor_arg(n.args[0]));
-  if (!view || !is_for_one_reader(to, n.args[0].u.value)) return std::nullopt;
+  if (!view || !is_for_one_reader(to, n.args[0].u.value, view->buffer)) return std::nullopt;
   for (auto step = to.program.steps.rbegin(); step != to.program.steps.rend(); ++step) {
     Layer layer(*step);
     if (!layer || layer.result->buffer != view->buffer) continue;

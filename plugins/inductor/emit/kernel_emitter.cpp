@@ -103,6 +103,9 @@ KernelEmitter::KernelEmitter(llvm::Module& module, loopir::Program& program,
       values_(b_, program, options, frame_, scopes_),
       folds_(b_, program, *frame_.function, scopes_, values_),
       stores_(b_, program, options, interface, scopes_, values_) {
+  for (const Stage& stage : nest.kernel.stages)
+    for (const Statement& s : stage.statements)
+      if (s.buffer != none) frame_.written.insert(s.buffer);
   lanes_.are_rows = nest.lanes != none;
   lanes_.full_width = interface.width;
   scopes_.open(b_.GetInsertBlock());

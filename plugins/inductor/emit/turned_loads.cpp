@@ -106,7 +106,7 @@ Value* emit_tile(llvm::IRBuilder<>& b, Scopes& scopes, size_t scope, const Tile&
 }  // namespace
 
 Value* ValueEmitter::emit_turned(const loopir::ValueNode& n, int64_t step, size_t scope) {
-  Id row = row_of_tile(x_, scopes_, n.b);
+  Id row = frame_.written.contains(n.a) ? none : row_of_tile(x_, scopes_, n.b);
   if (row == none) return nullptr;
   int64_t width = lanes_.width, high = *x_.number_of(x_.extent_of(row));
   constexpr int64_t least = 4;  // fewer are gathered as fast

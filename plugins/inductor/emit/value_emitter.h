@@ -6,6 +6,8 @@
 #include <inductor_runtime/kernel_interface.h>
 #include <lanes/memory_form.h>
 
+#include <set>
+
 namespace inductor {
 
 /// The function that a kernel becomes, and what its code finds there.
@@ -14,6 +16,7 @@ struct Frame {
   llvm::Value *symbols = nullptr, *begin = nullptr, *end = nullptr;
   llvm::Value* error = nullptr;  // an i32 in memory
   std::map<Id, llvm::Value*> buffers;
+  std::set<Id> written;  ///< by the kernel itself: what is loaded ahead is not there yet
 };
 
 /// How the processor of the code rounds to bf16.

@@ -279,6 +279,24 @@ TEST_F(InductorConvolutions, InF64KeepABatchNormExact) {
   expect_exact(normalised, normalised_inputs(Dtype::f64), Dtype::f64);
 }
 
+TEST_F(InductorConvolutions, StayAsTheyAreForOthersThatReadThemThroughAnOpThatChangesNothing) {
+  for (const char* changes_nothing : {"sum.dim_IntList(%c, [2, 3], true)", "clone.default(%c)"})
+    for (const char* other : {"%c", "%o"})
+      expect_same(R"(
+  input %x: f32[2, 3, 1, 1]
+  input %w: f32[5, 3, 1, 1] parameter static_address
+  input %m: f32[5] buffer static_address
+  input %v: f32[5] buffer static_address
+  %c: f32[2, 5, 1, 1] = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+  %o: f32[2, 5, 1, 1] = aten.exp.default(%c)
+  %s: f32[2, 5, 1, 1] = aten.)" +
+                      std::string(changes_nothing) + R"(
+  %n: f32[2, 5, 1, 1], %a: f32[0], %b: f32[0] = aten._native_batch_norm_legit_no_training.default(%s, none, none, %m, %v, 0.1, 1e-05)
+  output %n, )" + other +
+                      "\n",
+                  {randn({2, 3, 1, 1}), randn({5, 3, 1, 1}), randn({5}), rand({5}) + 0.5}, 1e-5);
+}
+
 TEST_F(InductorConvolutions, ServeSizesThatTheyWereNotCompiledFor) {
   const char* const body = R"(
   symbol s0 in [1, 100] hint 9 from size(%x, 3)

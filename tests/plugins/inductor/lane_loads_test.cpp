@@ -158,6 +158,23 @@ TEST_F(InductorLaneLoads, CodeOfATurnedTileDoesNotGrowWithItsRows) {
 }
 
 // Rows of changing length through one piece of code.
+// The rows of a norm are columns of what the same kernel writes first: nothing of that may be loaded
+// ahead of the loop over rows.
+TEST_F(InductorLaneLoads, OfColumnsThatTheKernelItselfHasWritten) {
+  expect_same(R"(
+  input %x: f32[1, 16, 12]
+  input %w: f32[16]
+  input %b: f32[16]
+  input %m: f32[16]
+  input %v: f32[16]
+  %n: f32[1, 16, 12] alias 1, %r: f32[0], %s: f32[0] = aten._native_batch_norm_legit_no_training.default(%x, %w, %b, %m, %v, 0.1, 0.001)
+  %t: f32[1, 12, 16] strides [192, 1, 12] alias 1 = aten.permute.default(%n, [0, 2, 1])
+  %y: f32[1, 12, 16], %p: f32[1, 12, 1], %q: f32[1, 12, 1] = aten.native_layer_norm.default(%t, [16], %w, %b, 0.25)
+  output %y, %t, %p, %q
+)",
+              {randn({1, 16, 12}), randn({16}), randn({16}), randn({16}), rand({16}) + 0.5}, 1e-5);
+}
+
 TEST_F(InductorLaneLoads, OfSymbolicLength) {
   auto body = [](const Tensor& t) { return flip(t, {0}) + t.repeat({2}).narrow(0, 1, t.size(0)); };
   auto compiled_body = compile([&](const Tensor& t) { return body(t); },

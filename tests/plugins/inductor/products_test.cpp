@@ -48,6 +48,62 @@ class InductorProducts : public InductorTest {
   }
 };
 
+/// A matrix as it is, or one that repeats a smaller one.
+struct RepeatedSide {
+  std::vector<int64_t> given;
+  const char *given_text, *strides;
+};
+
+// The gradient behind a sum of rows is one row in the place of all.
+TEST_F(InductorProducts, OfRepeatedRowsAndColumns) {
+  const RepeatedSide lefts[] = {{{16, 3}, "[16, 3]", "[3, 1]"},
+                                {{16, 1}, "[16, 1]", "[1, 0]"},
+                                {{1, 3}, "[1, 3]", "[0, 1]"},
+                                {{1, 1}, "[1, 1]", "[0, 0]"}};
+  const RepeatedSide rights[] = {{{3, 16}, "[3, 16]", "[16, 1]"},
+                                 {{3, 1}, "[3, 1]", "[1, 0]"},
+                                 {{1, 16}, "[1, 16]", "[0, 1]"},
+                                 {{1, 1}, "[1, 1]", "[0, 0]"}};
+  for (const RepeatedSide& l : lefts)
+    for (const RepeatedSide& r : rights)
+      expect_close(std::string("  input %x: $") + l.given_text + "\n  input %y: $" + r.given_text +
+                       "\n  %a: $[16, 3] strides " + l.strides +
+                       " alias 1 = aten.expand.default(%x, [16, 3])\n  %b: $[3, 16] strides " +
+                       r.strides + R"( alias 2 = aten.expand.default(%y, [3, 16])
+  %z: $[16, 16] = aten.mm.default(%a, %b)
+  output %z
+)",
+                   {randn(l.given), randn(r.given)});
+}
+
+// The first function is a part of the product, which the second one must not become too.
+TEST_F(InductorProducts, MayBePartlyWrittenBetweenTwoFunctions) {
+  for (const char* second : {"relu", "hardsigmoid"})
+    expect_close("  input %x: $[3, 16]\n  input %w: $[16, 24]\n  input %t: $[3, 4]\n" +
+                     std::string(R"(
+  %y: $[3, 24] = aten.mm.default(%x, %w)
+  %r: $[3, 24] = aten.relu.default(%y)
+  %a: $[3, 24] = aten.slice_scatter.default(%r, %t, 1, 0, 4)
+  %b: $[3, 24] = aten.)") +
+                     second + ".default(%a)\n  output %b\n",
+                 {randn({3, 16}), randn({16, 24}), randn({3, 4})});
+}
+
+TEST_F(InductorProducts, TakeAResidualTwice) {
+  expect_close(R"(
+  input %x: $[3, 16]
+  input %w: $[16, 24]
+  input %t: $[3, 24]
+  %z: $[3, 24] = aten.full.default([3, 24], 0, dtype=$, device=cpu)
+  %y: $[3, 24] = aten.mm.default(%x, %w)
+  %a: $[3, 24] = aten.add.Tensor(%t, %y)
+  %s: $[3, 24] = aten.slice_scatter.default(%z, %a, 1, 0, 24)
+  %b: $[3, 24] = aten.add.Tensor(%t, %s)
+  output %b
+)",
+               {randn({3, 16}), randn({16, 24}), randn({3, 24})});
+}
+
 TEST_F(InductorProducts, OfTwoMatrices) {
   for (int m : {1, 7, 40, 200})
     for (int k : {1, 33, 800}) {

@@ -181,5 +181,47 @@ TEST_F(InductorOps, HeadsOfKeysMayServeSeveralHeadsOfQueries) {
               {randn({2, 6, 9, 8}), randn({2, 2, 11, 8}), randn({2, 2, 11, 8})}, 1e-5);
 }
 
+// What an ignored target does not count, it does not count where it is no number either.
+TEST_F(InductorOps, LossesAreNothingForIgnoredTargetsOfNan) {
+  Tensor scores = full({3, 4}, std::numeric_limits<double>::quiet_NaN(), Dtype::f32);
+  scores.select(0, 1).fill_(0.5);
+  Tensor targets = tensor({-100, 2, -100}).to(Dtype::i64);
+  for (const char* reduction : {"0", "1", "2"}) {
+    std::string result = reduction[0] == '0' ? "f32[3]" : "f32[]";
+    expect_same("  input %s: f32[3, 4]\n  input %t: i64[3]\n  %y: " + result +
+                    ", %w: f32[] = aten.nll_loss_forward.default(%s, %t, none, " + reduction +
+                    ", -100)\n  output %y\n",
+                {scores, targets});
+  }
+  // The mean of no target has infinite weights.
+  expect_same(R"(
+  input %g: f32[]
+  input %s: f32[3, 4]
+  input %t: i64[3]
+  input %w: f32[]
+  %y: f32[3, 4] = aten.nll_loss_backward.default(%g, %s, %t, none, 1, -100, %w)
+  output %y
+)",
+              {ones({}), zeros({3, 4}), full({3}, -100, Dtype::i64), zeros({})});
+}
+
+// A score of NaN or infinity is NaN where a mask of truth hides it, as PyTorch adds minus infinity.
+TEST_F(InductorOps, MasksHideNoScoreThatIsNotANumber) {
+  Tensor q = randn({1, 2, 5, 8}), k = randn({1, 2, 40, 8}), v = randn({1, 2, 40, 8});
+  k.select(1, 0).select(1, 3).fill_(std::numeric_limits<double>::quiet_NaN());
+  k.select(1, 1).select(1, 33).fill_(std::numeric_limits<double>::infinity());
+  Tensor seen = arange(40, Dtype::i64).remainder(3) != 0;
+  expect_same(R"(
+  input %q: f32[1, 2, 5, 8]
+  input %k: f32[1, 2, 40, 8]
+  input %v: f32[1, 2, 40, 8]
+  input %m: bool[40]
+  %y: f32[1, 2, 5, 8] = aten.scaled_dot_product_attention.default(%q, %k, %v, %m)
+  %n: bool[1, 2, 5, 8] = aten.isnan.default(%y)
+  output %n
+)",
+              {q, k, v, seen});
+}
+
 }  // namespace
 }  // namespace tenon

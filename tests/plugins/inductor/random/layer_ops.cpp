@@ -55,40 +55,66 @@ void add_linear(std::vector<RandomOp>& ops) {
                  true});
 }
 
-// n: stride, padding, dilation, groups.
+/// Of each dimension of the windows, as n tells them after the groups.
+struct Windows {
+  std::vector<int64_t> stride, padding, dilation, output_padding;
+  explicit Windows(const std::vector<int64_t>& n) {
+    for (size_t i = 1; i + 3 < n.size(); i += 4) {
+      stride.push_back(n[i]), padding.push_back(n[i + 1]);
+      dilation.push_back(n[i + 2]), output_padding.push_back(n[i + 3]);
+    }
+  }
+};
+
+/// Windows of every dimension; their sizes go to the weight's.
+void choose_windows(Chooser& c, Step& s, std::vector<int64_t>& sizes) {
+  for (int64_t d = 2; d < c.dim(s.in[0]); ++d) {
+    // Whether one window is left would be a guard.
+    bool is_fixed = c.fixed_size(s.in[0], d).has_value();
+    int64_t kernel = c.between(1, 3) + c.once_in(5);
+    int64_t stride = is_fixed ? c.between(1, 2) + c.once_in(6) : 1;
+    int64_t dilation = c.once_in(4) ? 2 : 1;
+    sizes.push_back(kernel), s.terms *= double(kernel);
+    s.n.insert(s.n.end(), {stride, c.below(kernel), dilation, c.below(std::max(stride, dilation))});
+  }
+}
+
+bool choose_convolution(Chooser& c, Step& s, bool transposed) {
+  auto channels = take_channels(c, s, 1, 3, 5);
+  // In bf16 oneDNN adds a tap of weight 0 to an odd number of them, as in PyTorch.
+  if (!channels || (epsilon_of(dtype_of(c, s)) > 1e-4 && !is_finite(c.pool[s.in[0]]))) return false;
+  int64_t groups = c.once_in(4) ? *channels : c.once_in(4) && *channels % 2 == 0 ? 2 : 1;
+  int64_t out = groups * c.between(1, groups > 4 ? 2 : 8);
+  s.n = {groups};
+  std::vector<int64_t> sizes{out, *channels / groups};
+  if (transposed) sizes = {*channels, out / groups};
+  s.terms = double(*channels / groups);
+  choose_windows(c, s, sizes);
+  s.weights.push_back(eighths(c, sizes, dtype_of(c, s)));
+  if (c.once_in(2)) s.weights.push_back(eighths(c, {out}, dtype_of(c, s)));
+  return true;
+}
+
 void add_convolutions(std::vector<RandomOp>& ops) {
-  auto choose = [](Chooser& c, Step& s, int64_t low, bool transposed) {
-    auto channels = take_channels(c, s, 1, low, 4);
-    // In bf16 oneDNN adds a tap of weight 0 to an odd number of them, as in PyTorch.
-    if (!channels || (epsilon_of(dtype_of(c, s)) > 1e-4 && !is_finite(c.pool[s.in[0]])))
-      return false;
-    int64_t groups = c.once_in(4) ? *channels : c.once_in(4) && *channels % 2 == 0 ? 2 : 1;
-    int64_t out = groups * c.between(1, groups > 4 ? 2 : 8), kernel = c.between(1, 3);
-    s.n = {c.between(1, 2), c.below(kernel), c.once_in(4) ? 2 : 1, groups};
-    std::vector<int64_t> sizes{out, *channels / groups};
-    if (transposed) sizes = {*channels, out / groups};
-    s.terms = double(*channels / groups);
-    for (int64_t d = c.dim(s.in[0]); d > 2; --d) sizes.push_back(kernel), s.terms *= double(kernel);
-    s.weights.push_back(eighths(c, sizes, dtype_of(c, s)));
-    if (c.once_in(2)) s.weights.push_back(eighths(c, {out}, dtype_of(c, s)));
-    return true;
-  };
   ops.push_back({"convolution", 10, true,
-                 [choose](Chooser& c, Step& s) { return choose(c, s, 3, false); },
+                 [](Chooser& c, Step& s) { return choose_convolution(c, s, false); },
                  [](const Operands& o) {
-                   const auto& n = o.step.n;
-                   std::vector<SymInt> stride(size_t(o.in[0].dim() - 2), n[0]),
-                       padding(stride.size(), n[1]), dilation(stride.size(), n[2]);
-                   auto of = stride.size() == 1 ? conv1d : conv2d;
-                   return of(o.in[0], o.weight(0), o.weight(1), stride, padding, dilation, n[3]);
+                   Windows w(o.step.n);
+                   auto of = w.stride.size() == 1 ? conv1d : w.stride.size() == 2 ? conv2d : conv3d;
+                   return of(o.in[0], o.weight(0), o.weight(1), SymIntList(w.stride),
+                             SymIntList(w.padding), SymIntList(w.dilation), o.step.n[0]);
                  },
                  false, true});
-  ops.push_back({"transposed convolution", 2, true,
-                 [choose](Chooser& c, Step& s) { return choose(c, s, 4, true); },
+  ops.push_back({"transposed convolution", 4, true,
+                 [](Chooser& c, Step& s) { return choose_convolution(c, s, true); },
                  [](const Operands& o) {
-                   const auto& n = o.step.n;
-                   return conv_transpose2d(o.in[0], o.weight(0), o.weight(1), {n[0], n[0]},
-                                           {n[1], n[1]}, {0, 0}, n[3], {n[2], n[2]});
+                   Windows w(o.step.n);
+                   auto of = w.stride.size() == 1   ? conv_transpose1d
+                             : w.stride.size() == 2 ? conv_transpose2d
+                                                    : conv_transpose3d;
+                   return of(o.in[0], o.weight(0), o.weight(1), SymIntList(w.stride),
+                             SymIntList(w.padding), SymIntList(w.output_padding), o.step.n[0],
+                             SymIntList(w.dilation));
                  },
                  false, true});
 }
@@ -121,6 +147,36 @@ void add_norms(std::vector<RandomOp>& ops) {
                  false, true});
 }
 
+/// The mask of a kind: none, two of truth, of which the second leaves rows without a key, numbers.
+Tensor mask_of(int64_t kind, const Tensor& query, const Tensor& key) {
+  Tensor row = arange(Number(query.size(-2)), Dtype::i64).unsqueeze(1);
+  Tensor column = arange(Number(key.size(-2)), Dtype::i64);
+  if (kind == 2) return row + 2 > column;
+  if (kind == 3) return logical_and(row.remainder(3) != 0, column != row);
+  return kind == 4 ? (row - column).to(query.dtype()) * 0.125 : Tensor();
+}
+
+void add_attention(std::vector<RandomOp>& ops) {
+  ops.push_back({"attention", 6, true,
+                 [](Chooser& c, Step& s) {
+                   if (!take_channels(c, s, -1, 3, 4)) return false;
+                   // Keys and values may be fewer than queries where these are of a fixed number.
+                   auto rows = c.fixed_size(s.in[0], -2);
+                   s.n = {c.below(5), rows && c.once_in(3) ? c.below(*rows) : 0, c.below(3)};
+                   return true;
+                 },
+                 [](const Operands& o) {
+                   Tensor query = o.in[0] * 0.25, value = o.in[0];
+                   if (o.step.n[1]) value = value.narrow(-2, 0, value.size(-2) - o.step.n[1]);
+                   Tensor key = value * 0.25;
+                   auto scale = o.step.n[2] ? std::nullopt : std::optional<double>(0.3);
+                   return scaled_dot_product_attention(query, key, value,
+                                                       mask_of(o.step.n[0], query, key), 0,
+                                                       o.step.n[0] == 1, scale);
+                 },
+                 false, true});
+}
+
 void add_functions(std::vector<RandomOp>& ops) {
   ops.push_back({"activation", 8, true,
                  [](Chooser& c, Step& s) {
@@ -148,16 +204,6 @@ void add_functions(std::vector<RandomOp>& ops) {
                    });
                  },
                  [](const Operands& o) { return o.in[0] + o.in[1]; }, false, true});
-  ops.push_back({"attention", 4, true,
-                 [](Chooser& c, Step& s) {
-                   s.n = {c.below(2)};
-                   return take_channels(c, s, -1, 3, 4).has_value();
-                 },
-                 [](const Operands& o) {
-                   const Tensor& t = o.in[0];
-                   return scaled_dot_product_attention(t * 0.25, t * 0.25, t, {}, 0, o.step.n[0]);
-                 },
-                 false, true});
   ops.push_back({"gate", 2, true,
                  [](Chooser& c, Step& s) {
                    auto channels = take_channels(c, s, 1, 2, 4);
@@ -213,17 +259,6 @@ void add_views(std::vector<RandomOp>& ops) {
                    return o.in[0].unflatten(-1, {2, -1}).transpose(1, 2);
                  },
                  false, true});
-  ops.push_back({"larger image", 2, true,
-                 [](Chooser& c, Step& s) {
-                   s.n = {c.below(2)};
-                   return take_channels(c, s, 1, 4, 4) && is_finite(c.pool[s.in[0]]);
-                 },
-                 [](const Operands& o) {
-                   SymInt h = o.in[0].size(2) * 2, w = o.in[0].size(3) * 2;
-                   return o.step.n[0] ? upsample_bilinear2d(o.in[0], {h, w}, false)
-                                      : upsample_nearest2d(o.in[0], {h, w});
-                 },
-                 false, true});
 }
 
 }  // namespace
@@ -232,6 +267,7 @@ void add_layer_ops(std::vector<RandomOp>& ops) {
   add_linear(ops);
   add_convolutions(ops);
   add_norms(ops);
+  add_attention(ops);
   add_functions(ops);
   add_views(ops);
 }

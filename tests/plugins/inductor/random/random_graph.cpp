@@ -17,6 +17,9 @@ const std::vector<RandomOp>& random_ops() {
     add_reduction_ops(out);
     add_index_ops(out);
     add_layer_ops(out);
+    add_window_ops(out);
+    add_order_ops(out);
+    add_write_ops(out);
     return out;
   }();
   return ops;
@@ -122,9 +125,11 @@ Tensor apply(const Step& step, const Tensors& pool, bool wide) {
   const RandomOp& op = random_ops()[step.op];
   Operands operands{step, {}, wide};
   for (size_t v : step.in) operands.in.push_back(pool[v]);
-  if (wide && op.makes_floats)
-    for (Tensor& t : operands.in)
-      if (!is_floating(t.dtype())) t = t.to(Dtype::f64);
+  Tensor out = op.apply(operands);
+  // Integers stay what they are, also where they wrap around.
+  if (!wide || !op.makes_floats || !is_floating(out.dtype())) return out;
+  for (Tensor& t : operands.in)
+    if (!is_floating(t.dtype())) t = t.to(Dtype::f64);
   return op.apply(operands);
 }
 

@@ -76,6 +76,9 @@ void add_view_ops(std::vector<RandomOp>& ops);
 void add_reduction_ops(std::vector<RandomOp>& ops);
 void add_index_ops(std::vector<RandomOp>& ops);
 void add_layer_ops(std::vector<RandomOp>& ops);
+void add_window_ops(std::vector<RandomOp>& ops);
+void add_order_ops(std::vector<RandomOp>& ops);
+void add_write_ops(std::vector<RandomOp>& ops);
 
 enum Kinds : uint8_t { floats = 1, integers = 2, bools = 4, numbers = 3, all_kinds = 7 };
 

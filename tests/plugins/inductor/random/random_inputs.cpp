@@ -91,7 +91,10 @@ class InputMaker {
   Shape images() {
     constexpr int64_t channels[] = {1, 2, 3, 4, 6, 8, 16, 24}, sides[] = {1, 4, 5, 7, 8, 12};
     Shape shape{runs_ > 1 ? Size{17, 20, 31} : Size{1 + below(3)}, Size(runs_, one_of(channels))};
-    for (int64_t n = 1 + below(2); n-- > 0;) shape.push_back(Size(runs_, one_of(sides)));
+    int64_t n = 1 + below(2) + once_in(4);
+    constexpr int64_t short_sides[] = {1, 2, 3, 4, 5};
+    for (int64_t d = 0; d < n; ++d)
+      shape.push_back(Size(runs_, n == 3 ? one_of(short_sides) : one_of(sides)));
     return shape;
   }
 

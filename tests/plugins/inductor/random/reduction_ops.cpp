@@ -1,4 +1,4 @@
-// Reductions, softmax and norms, products, pools.
+// Reductions, softmax and norms, products.
 #include "random_graph.h"
 
 namespace tenon::random_graphs {
@@ -166,25 +166,6 @@ void add_products(std::vector<RandomOp>& ops) {
                  [](const Operands& o) { return linear(o.in[0], o.in[1]) * 0.125; }});
 }
 
-void add_pools(std::vector<RandomOp>& ops) {
-  auto take_image = [](Chooser& c, Step& s) {
-    s.n = {c.between(1, 3), c.between(1, 2), c.below(2)};
-    s.n[2] = std::min(s.n[2], s.n[0] / 2);
-    return c.take(s, [&](size_t v) {
-      return c.is_of(v, floats) && (c.dim(v) == 3 || c.dim(v) == 4) && c.has_size(v, -1, 3) &&
-             c.has_size(v, -2, 3) && !c.is_empty(v);
-    });
-  };
-  ops.push_back({"max_pool2d", 3, false, take_image, [](const Operands& o) {
-                   const auto& n = o.step.n;
-                   return max_pool2d(o.in[0], {n[0], n[0]}, {n[1], n[1]}, {n[2], n[2]});
-                 }});
-  ops.push_back({"avg_pool2d", 3, true, take_image, [](const Operands& o) {
-                   const auto& n = o.step.n;
-                   return avg_pool2d(o.in[0], {n[0], n[0]}, {n[1], n[1]}, {n[2], n[2]});
-                 }});
-}
-
 }  // namespace
 
 void add_reduction_ops(std::vector<RandomOp>& ops) {
@@ -192,7 +173,6 @@ void add_reduction_ops(std::vector<RandomOp>& ops) {
   add_positions(ops);
   add_rows(ops);
   add_products(ops);
-  add_pools(ops);
 }
 
 }  // namespace tenon::random_graphs
