@@ -53,14 +53,17 @@ std::vector<int64_t> matrix_strides(int64_t rows, int64_t columns, int64_t row_s
   return {row_stride, column_stride};
 }
 
+// One row or column in f32 is as fast as memory is read. The host's kernel does that as well, packs nothing
+// and ends its chains of additions; oneDNN adds all terms to the result.
+bool is_for_the_host(int64_t m, int64_t n, int32_t dtype) {
+  return (m == 1 || n == 1) && dtype == TN_F32;
+}
+
 // Weights that are packed when they come again are packed already the first time where oneDNN would
 // add in another order without: where each worker gets some columns of rows that lie behind each
 // other. That costs nothing from some 30 rows on, and doubles the time of one.
-//
-// One row or column in f32 is as fast as memory is read. The host's kernel does that as well, packs nothing
-// and ends its chains of additions; oneDNN adds all terms to the result.
 bool run_layer(const Layer& l, void* result) {
-  if ((l.m == 1 || l.n == 1) && l.source->dtype == TN_F32) return false;
+  if (is_for_the_host(l.m, l.n, l.source->dtype)) return false;
   bool dense = (l.source_column == 1 || l.k == 1) && (l.source_row == l.k || l.m == 1);
   const void* bias = l.bias ? l.bias->data : nullptr;
   BatchedProductShape shape{.dtype = l.source->dtype, .m = l.m, .k = l.k, .n = l.n};
@@ -134,7 +137,8 @@ bool multiply_batches(const tn_tensor* a, const tn_tensor* b, float alpha, float
                       const tn_tensor* added) {
   constexpr int32_t most_dimensions = 6;
   Matrix x(a), w(b);
-  if (a->ndim > most_dimensions || x.columns != w.rows || !x.is_good() || !w.is_good())
+  if (a->ndim > most_dimensions || x.columns != w.rows || !x.is_good() || !w.is_good() ||
+      is_for_the_host(x.rows, w.columns, a->dtype))
     return false;
   BatchedProductShape shape{.dtype = a->dtype, .m = x.rows, .k = x.columns, .n = w.columns};
   shape.alpha = alpha;
