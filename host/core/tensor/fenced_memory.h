@@ -6,8 +6,8 @@
 
 namespace tenon {
 
-/// `bytes`, rounded up to host_alignment, filled with 0xFF (NaN in every dtype); null without memory.
-/// Some 5 us. Any thread.
+/// `bytes`, rounded up to host_alignment, the first 64 MiB filled with 0xFF (NaN in every dtype); null
+/// without memory. Some 5 us. Any thread.
 void* take_fenced(size_t bytes) noexcept;
 /// Gives one back; `bytes` as they were asked for. Any thread.
 void give_fenced(void* block, size_t bytes) noexcept;
