@@ -25,9 +25,16 @@ enum class Stage : int32_t {
   single_op = 4
 };
 
+/// The hash_text() of a graph that was read from where it is kept, which need not be written anew.
+struct KnownHash {
+  const Graph* graph = nullptr;  ///< of another one it says nothing
+  std::string digest = {};
+};
+
 /// What a compile is asked for; see tn_compile_request.
 struct CompileRequest {
   std::shared_ptr<Graph> graph;
+  KnownHash known_hash = {};
   Stage stage = Stage::captured;
   std::vector<uint32_t> static_inputs;    ///< inputs whose address stays: parameters, buffers
   std::vector<uint32_t> mutated_inputs;   ///< inputs that the artifact must update in place

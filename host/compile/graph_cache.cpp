@@ -223,7 +223,9 @@ std::shared_ptr<Artifact> GraphCache::code_for(const KeptCode& kept, const Compi
   report::PhaseScope phase("load");
   SavedArtifact code = *kept.code;
   if (!kept.digest.empty()) code.bytes = bytes_of(kept.digest);
-  return load_code(code, request, "an entry of the cache");
+  CompileRequest known = request;
+  known.known_hash = {request.graph.get(), kept.graph_hash};
+  return load_code(code, known, "an entry of the cache");
 }
 
 // ---- keeping
@@ -258,6 +260,7 @@ KeptCode GraphCache::saved(const CompileRequest& request, const Artifact& code) 
           ErrorCode::unsupported,
           "a graph without code may stand for an error that dynamo.suppress_errors hides");
   if (artifact.parts.empty()) out.code = std::move(artifact);
+  out.graph_hash = hash_text(*request.graph);
   return out;
 }
 

@@ -150,7 +150,9 @@ void check_inputs(const Lowered& lowered, const Graph& recorded) {
 // ---- code
 
 Json code_json(const KeptCode& kept, ArtifactWriter& writer) {
-  Json::Object out{{"stage", static_cast<int64_t>(kept.stage)}, {"digest", kept.digest}};
+  Json::Object out{{"stage", static_cast<int64_t>(kept.stage)},
+                   {"digest", kept.digest},
+                   {"graph", kept.graph_hash}};
   if (kept.code) out.push_back({"code", writer.code(*kept.code)});
   return out;
 }
@@ -159,6 +161,7 @@ KeptCode read_code(const JsonView& v, ArtifactReader& reader) {
   KeptCode out;
   out.stage = static_cast<Stage>(v.field("stage").number_below(5));
   out.digest = v.field("digest").text();
+  out.graph_hash = v.field("graph").text();
   if (auto code = v.optional_field("code")) out.code = reader.code(*code);
   return out;
 }

@@ -24,6 +24,7 @@ struct KeptCode {
   Stage stage = Stage::inference;
   std::optional<SavedArtifact> code;  ///< none: the backend compiles the graph anew
   std::string digest;                 ///< of bytes that are an entry of their own, not in `code`
+  std::string graph_hash;             ///< hash_text() of what it is the code of
 };
 
 struct CacheEntry {

@@ -55,6 +55,11 @@ std::string to_hex(std::string_view bytes) {
 
 Digest hash_of(const Graph& graph) { return sha256(canonical_text(graph)); }
 
+std::string hash_text(const Graph& graph) {
+  Digest digest = hash_of(graph);
+  return to_hex({reinterpret_cast<const char*>(digest.data()), digest.size()});
+}
+
 size_t element_bytes_of(Tag tag) {
   switch (tag) {
     case Tag::ints:

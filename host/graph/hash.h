@@ -22,6 +22,8 @@ Digest sha256(std::string_view bytes);
 std::string to_hex(std::string_view bytes);
 /// SHA-256 of the canonical text.
 Digest hash_of(const Graph& graph);
+/// As hexadecimal digits.
+std::string hash_text(const Graph& graph);
 
 /// Bytes of one element of an argument that is a list of plain values or a text; 0 for others.
 size_t element_bytes_of(Tag tag);

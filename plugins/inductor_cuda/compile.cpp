@@ -295,8 +295,9 @@ std::unique_ptr<Executable> compile_once(Job& job) {
   find_setup(job, parts);
   describe_items(parts);
   group_kernels(job, parts);
-  make_kernels(job, parts);
   parts.library_use = library_use(job);
+  if (!job.is_single_op()) begin_products(parts);
+  make_kernels(job, parts);
   make_library_items(job.request.ctx, parts);
   parts.statistics.compile_ms = milliseconds_since(start);
   return std::make_unique<Executable>(std::move(parts));

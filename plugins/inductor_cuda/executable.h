@@ -59,6 +59,7 @@ struct Parts {
   std::map<size_t, loopir::ExternCall> externs;             // by item that the host runs
   std::map<size_t, std::unique_ptr<ProductItem>> products;  // by item
   std::map<size_t, std::unique_ptr<const DnnItem>> dnn;     // by item that cuDNN does
+  std::shared_ptr<const ProductsAhead> products_ahead;      // null: they are planned by calls
   LibraryUse library_use;
   Device device;
   bool reuses_memory = true;

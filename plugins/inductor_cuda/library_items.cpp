@@ -22,6 +22,23 @@ bool is_for_dnn(const loopir::Item& item) {
 
 }  // namespace
 
+// One product leaves nothing to do beside it, and trials run each algorithm anyway.
+void begin_products(Parts& parts) {
+  constexpr size_t worth_a_thread = 2;
+  const LibraryUse& use = parts.library_use;
+  std::vector<Problem> problems;
+  if (!use.tunes && parts.program.expressions.symbols.empty())
+    for (const loopir::Item& item : parts.schedule.items)
+      if (auto* product = std::get_if<loopir::Product>(&item))
+        problems.push_back(problem_of(parts.program, *product, {}));
+  std::erase_if(problems, [](const Problem& p) { return p.is_empty(); });
+  const Library* library = nullptr;
+  if (problems.size() >= worth_a_thread) library = Library::of(parts.device, nullptr);
+  if (library)
+    parts.products_ahead = std::make_shared<const ProductsAhead>(parts.device, *library,
+                                                                 use.products.library, problems);
+}
+
 void make_library_items(tn_ctx* ctx, Parts& parts, const SavedImages* saved) {
   const std::optional<Tuning> tuning = tuning_of(ctx, parts);
   const Tuning* trials = tuning ? &*tuning : nullptr;
@@ -33,9 +50,10 @@ void make_library_items(tn_ctx* ctx, Parts& parts, const SavedImages* saved) {
   for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
     const loopir::Item& item = parts.schedule.items[i];
     if (auto* product = std::get_if<loopir::Product>(&item))
-      parts.products.emplace(i, std::make_unique<ProductItem>(
-                                    CodeStore{ctx, saved}, parts.program, *product, parts.device,
-                                    parts.library_use.products, trials, parts.statistics.code));
+      parts.products.emplace(
+          i, std::make_unique<ProductItem>(CodeStore{ctx, saved}, parts.program, *product,
+                                           parts.device, parts.library_use.products, trials,
+                                           parts.products_ahead, parts.statistics.code));
     if (is_for_dnn(item))
       parts.dnn.emplace(
           i, std::make_unique<DnnItem>(parts.program, item, parts.device, request, trials));

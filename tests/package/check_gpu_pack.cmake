@@ -28,7 +28,8 @@ foreach(file IN LISTS programs libraries)
   endforeach()
 endforeach()
 
-foreach(expected bin/tenon bin/gpu_tests bin/gpu run_gpu_tests ${LIBDIR}/tenon/plugins/tenon_cuda.so
+foreach(expected bin/tenon bin/gpu_tests bin/gpu_graph_tests bin/gpu models/mlp_digits.pt2
+        run_gpu_tests ${LIBDIR}/tenon/plugins/tenon_cuda.so
         ${LIBDIR}/tenon/plugins/tenon_inductor_cuda.so ${LIBDIR}/tenon/plugins/tenon_eager.so)
   if(NOT EXISTS ${WORK}/${expected})
     message(SEND_ERROR "${expected} is not packed")

@@ -66,8 +66,8 @@ std::string cache_key_of(const BackendManifest& manifest, const std::string& plu
   key.add("aliased", listed(request.aliased_outputs));
   for (const BackendOption& option : manifest.options)
     if (option.affects_cache) key.add(option.name, to_text(ctx.options.values.at(option.name)));
-  Digest graph = hash_of(*request.graph);
-  key.add("graph", {reinterpret_cast<const char*>(graph.data()), graph.size()});
+  const KnownHash& known = request.known_hash;
+  key.add("graph", known.graph == request.graph.get() ? known.digest : hash_text(*request.graph));
   return key.hex();
 }
 

@@ -23,6 +23,7 @@ TimingDriver::TimingDriver(const Device& device) {
   get("cuEventCreate", cuEventCreate);
   get("cuEventDestroy", cuEventDestroy);
   get("cuEventRecord", cuEventRecord);
+  get("cuStreamWaitEvent", cuStreamWaitEvent);
   get("cuEventElapsedTime", cuEventElapsedTime);
 }
 

@@ -1,4 +1,4 @@
-// What measuring asks of the driver: streams, events and copies of its own.
+// What measuring and loading ahead ask of the driver: streams, events and copies of their own.
 #pragma once
 
 #include "../machine.h"
@@ -17,6 +17,7 @@ struct TimingDriver {
   Result (*cuEventCreate)(void** event, unsigned flags);
   Result (*cuEventDestroy)(void* event);
   Result (*cuEventRecord)(void* event, void* stream);
+  Result (*cuStreamWaitEvent)(void* stream, void* event, unsigned flags);
   Result (*cuEventElapsedTime)(float* milliseconds, void* begin, void* end);
 
   /// Throws `error` where the driver has not all of them.

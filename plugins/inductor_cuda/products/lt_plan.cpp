@@ -229,7 +229,9 @@ std::vector<TrialMatrix> matrices_of(const Problem& p) {
   return out;
 }
 
-std::string text_of(const Problem& p, const LtOptions& options) {
+}  // namespace
+
+std::string LtPlan::key_of(const Problem& p, const LtOptions& options) {
   std::string out =
       text("cublaslt {} {} {} batches {} {} x {} x {} by {} {}", p.dtype, p.result_dtype,
            p.bias_dtype, p.batches, p.m, p.k, p.n, p.alpha, static_cast<int>(p.function));
@@ -239,7 +241,13 @@ std::string text_of(const Problem& p, const LtOptions& options) {
                     p.bias.has_value(), p.added.has_value());
 }
 
-}  // namespace
+std::string LtPlan::kernel_key(const Problem& p) const {
+  std::string out = text("{} {} {} {} {} {} {} ", p.dtype, p.result_dtype, swaps_,
+                         static_cast<int>(epilogue_of(p)), p.batches > 1, p.left.column == 1,
+                         p.right.column == 1);
+  out += p.added ? "added " : "";
+  return out.append(reinterpret_cast<const char*>(&algorithm_), sizeof algorithm_);
+}
 
 // Each matrix has a buffer of its own, where the problem's may share some.
 size_t LtPlan::fastest(const Problem& problem, const LtOptions& options, const Tuning& tuning,
@@ -265,7 +273,7 @@ size_t LtPlan::fastest(const Problem& problem, const LtOptions& options, const T
     }
     return true;
   };
-  return tuning.fastest(text_of(problem, options), memory, candidates.size(), run_one);
+  return tuning.fastest(key_of(problem, options), memory, candidates.size(), run_one);
 }
 
 namespace {
@@ -282,27 +290,43 @@ struct Scale {
 
 }  // namespace
 
-void LtPlan::run(const Problem& p, std::span<void* const> pointers, void* workspace,
-                 lt::Stream stream, const std::string& name) const {
+lt::Status LtPlan::enqueue(const LtDescriptions& d, const Problem& p,
+                           std::span<void* const> pointers, void* workspace,
+                           int64_t workspace_bytes, lt::Stream stream) const {
   Scale alpha(p.alpha), beta(p.added ? 1 : 0);
   const void* left = place_of(p.left, p.dtype, pointers);
   const void* right = place_of(p.right, p.dtype, pointers);
   void* result = place_of(p.result, p.result_dtype, pointers);
   const void* added = p.added ? place_of(*p.added, p.result_dtype, pointers) : result;
-  LtDescriptions& d = *descriptions_;
+  return library_.functions().cublasLtMatmul(
+      library_.handle(), d.operation, alpha.of(p.dtype), swaps_ ? right : left, d.left,
+      swaps_ ? left : right, d.right, beta.of(p.dtype), added, d.result, result, d.result,
+      &algorithm_, workspace, static_cast<size_t>(workspace_bytes), stream);
+}
+
+void LtPlan::run(const Problem& p, std::span<void* const> pointers, void* workspace,
+                 lt::Stream stream, const std::string& name) const {
   std::unique_lock<std::mutex> lock;
   if (p.bias) {
     lock = std::unique_lock(guarding_bias_);
-    d.set(lt::operation_bias, place_of(*p.bias, p.bias_dtype, pointers));
+    descriptions_->set(lt::operation_bias, place_of(*p.bias, p.bias_dtype, pointers));
   }
-  lt::Status status = library_.functions().cublasLtMatmul(
-      library_.handle(), d.operation, alpha.of(p.dtype), swaps_ ? right : left, d.left,
-      swaps_ ? left : right, d.right, beta.of(p.dtype), added, d.result, result, d.result,
-      &algorithm_, workspace, static_cast<size_t>(workspace_bytes_), stream);
+  lt::Status status = enqueue(*descriptions_, p, pointers, workspace, workspace_bytes_, stream);
   if (status == lt::success) return;
   library_.check(status, "cublasLtMatmul",
                  text("product {} of [{}, {}, {}] x [{}, {}, {}]", name, p.batches, p.m, p.k,
                       p.batches, p.k, p.n));
+}
+
+bool LtPlan::runs_another(const Problem& p, const LtOptions& options,
+                          std::span<void* const> pointers, void* workspace, int64_t workspace_bytes,
+                          lt::Stream stream) const {
+  auto sides = sides_of(p);
+  if (!sides || sides->swaps != swaps_) return false;
+  LtDescriptions own(library_);
+  own.make(p, *sides, options);
+  if (p.bias) own.set(lt::operation_bias, place_of(*p.bias, p.bias_dtype, pointers));
+  return enqueue(own, p, pointers, workspace, workspace_bytes, stream) == lt::success;
 }
 
 }  // namespace inductor_cuda

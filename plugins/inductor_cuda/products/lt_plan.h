@@ -48,8 +48,21 @@ class LtPlan {
   /// Enqueues. `pointers` are by buffer; `name` is for messages.
   void run(const Problem& problem, std::span<void* const> pointers, void* workspace,
            lt::Stream stream, const std::string& name) const;
+  /// Enqueues another problem whose matrices lie in the same way, by the same algorithm; whether the
+  /// library takes it. Throws where it cannot describe it.
+  bool runs_another(const Problem& problem, const LtOptions& options,
+                    std::span<void* const> pointers, void* workspace, int64_t workspace_bytes,
+                    lt::Stream stream) const;
+
+  /// All that decides about the plan of a problem.
+  static std::string key_of(const Problem& problem, const LtOptions& options);
+  /// What decides about the kernel that runs it, as far as one can see.
+  std::string kernel_key(const Problem& problem) const;
 
  private:
+  lt::Status enqueue(const LtDescriptions& descriptions, const Problem& problem,
+                     std::span<void* const> pointers, void* workspace, int64_t workspace_bytes,
+                     lt::Stream stream) const;
   void take(const lt::Candidate& candidate);
   size_t fastest(const Problem& problem, const LtOptions& options, const Tuning& tuning,
                  std::span<const lt::Candidate> candidates);

@@ -39,8 +39,8 @@ void tell_what_is_touched(const Device& device, const Problem& p, std::span<void
 ProductItem::ProductItem(const CodeStore& store, const loopir::Program& program,
                          const loopir::Product& product, const Device& device,
                          const ProductOptions& options, const Tuning* tuning,
-                         CodeStatistics& statistics)
-    : product_(product), device_(device), options_(options) {
+                         std::shared_ptr<const ProductsAhead> ahead, CodeStatistics& statistics)
+    : product_(product), device_(device), options_(options), ahead_(std::move(ahead)) {
   library_ = Library::of(device, &why_no_library_);
   if (library_ && tuning && program.expressions.symbols.empty()) {
     Problem problem = problem_of(program, product_, {});
@@ -74,8 +74,7 @@ std::shared_ptr<const ProductPlan> ProductItem::plan(const loopir::Program& prog
   if (tuned_)
     out->by_library = tuned_;
   else if (library_)
-    out->by_library = LtPlan::find(*library_, out->problem, best_alignments, options_.library,
-                                   most_workspace_bytes, out->why_not);
+    out->by_library = first_choice(out->problem, out->why_not);
   else
     out->why_not = why_no_library_;
   if (out->by_library) return out;
@@ -84,6 +83,22 @@ std::shared_ptr<const ProductPlan> ProductItem::plan(const loopir::Program& prog
   std::lock_guard lock(making_);
   last_reason_ = out->why_not;
   return out;
+}
+
+// Who asks again, because planning ahead has failed, plans here.
+std::shared_ptr<const LtPlan> ProductItem::first_choice(const Problem& problem,
+                                                        std::string& why_not) {
+  std::shared_ptr<const ProductsAhead> ahead;
+  {
+    std::lock_guard lock(making_);
+    ahead.swap(ahead_);
+  }
+  if (auto known = ahead ? ahead->plan(problem) : std::nullopt) {
+    why_not = known->why_not;
+    return known->plan;
+  }
+  return LtPlan::find(*library_, problem, best_alignments, options_.library, most_workspace_bytes,
+                      why_not);
 }
 
 // A view may begin anywhere. What the library then needs has no more memory than was planned.

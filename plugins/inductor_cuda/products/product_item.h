@@ -4,7 +4,7 @@
 // made with the artifact where the library is missing, else when it is first needed.
 #pragma once
 
-#include "lt_plan.h"
+#include "ahead.h"
 #include "own_kernel.h"
 
 #include <map>
@@ -31,10 +31,12 @@ struct ProductPlan {
 /// Threads: any.
 class ProductItem {
  public:
-  /// With `tuning` the library's algorithms are tried, where the sizes are numbers.
+  /// With `tuning` the library's algorithms are tried, where the sizes are numbers. `ahead` may have
+  /// its plan, or be null.
   ProductItem(const CodeStore& store, const loopir::Program& program,
               const loopir::Product& product, const Device& device, const ProductOptions& options,
-              const Tuning* tuning, CodeStatistics& statistics);
+              const Tuning* tuning, std::shared_ptr<const ProductsAhead> ahead,
+              CodeStatistics& statistics);
 
   std::shared_ptr<const ProductPlan> plan(const loopir::Program& program,
                                           std::span<const int64_t> table);
@@ -51,6 +53,7 @@ class ProductItem {
  private:
   std::shared_ptr<const OwnProduct> own(const CodeStore& store, const Problem& problem,
                                         CodeStatistics& statistics);
+  std::shared_ptr<const LtPlan> first_choice(const Problem& problem, std::string& why_not);
   std::shared_ptr<const LtPlan> for_alignments(const ProductPlan& plan, const Alignments& found);
 
   loopir::Product product_;
@@ -58,8 +61,9 @@ class ProductItem {
   ProductOptions options_;
   const Library* library_ = nullptr;
   std::string why_no_library_;
-  std::shared_ptr<const LtPlan> tuned_;  // null: the library's first choice at each size
-  mutable std::mutex making_;            // guards the two below
+  std::shared_ptr<const LtPlan> tuned_;         // null: the library's first choice at each size
+  mutable std::mutex making_;                   // guards the three below
+  std::shared_ptr<const ProductsAhead> ahead_;  // until it was asked
   std::shared_ptr<const OwnProduct> own_;
   std::string last_reason_;
 };

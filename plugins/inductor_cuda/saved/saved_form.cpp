@@ -213,6 +213,7 @@ std::unique_ptr<Executable> load_executable(const tn_compile_request& request,
   check_kernels(parts);
   check_writes(parts);
   bind_members(parts, members);
+  begin_products(parts);
   for (auto& [item, call] : parts.externs) call.link(parts.program);
   SavedImages images(std::make_move_iterator(listed.begin()),
                      std::make_move_iterator(listed.end()));

@@ -9,6 +9,9 @@
 
 #include <dlfcn.h>
 
+#include <chrono>
+#include <thread>
+
 namespace tenon {
 namespace {
 
@@ -150,6 +153,63 @@ TEST_F(GpuProductsLibrary, AFailureAtEachCallIsNamedAndTheNextCallWorks) {
     EXPECT_THAT(why, HasSubstr(call));
     EXPECT_THAT(why, HasSubstr("14"));
     expect_close(addmm(tb, there, tw), addmm(b, x, w), call);
+  }
+}
+
+/// Three products of two kinds.
+Tensor three_products(const Tensor& x, const Tensor& w) {
+  return x.matmul(w).exp().matmul(w.t()).tanh().matmul(w);
+}
+
+TEST_F(GpuProductsLibrary, OfKnownSizesAreLoadedBeforeTheFirstCall) {
+  Tensor x = randn({21, 30}), w = randn({30, 26}) * 0.1;
+  Tensor tx = on_gpu(x), tw = on_gpu(w);
+  FakeCublasLtCounts before = library();
+  auto wait_for = [&](uint64_t products) {
+    for (int i = 0; i < 2000 && library().products < products; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_EQ(library().products, products);
+  };
+  auto f = compile(three_products);
+  expect_close(f(tx, tw), three_products(x, w), "three products", 1e-4);
+  EXPECT_EQ(library().plans, before.plans + 2);
+  wait_for(before.products + 2 + 3);
+  auto again = compile([](const Tensor& x, const Tensor& w) { return three_products(x, w) + 1; });
+  expect_close(again(tx, tw), three_products(x, w) + 1, "of a process that has loaded them", 1e-4);
+  EXPECT_EQ(library().plans, before.plans + 4);
+  wait_for(before.products + 2 + 3 + 3);
+}
+
+TEST_F(GpuProductsLibrary, WhatPlanningAheadMeetsIsToldByTheCallAndTheNextOneWorks) {
+  Tensor x = randn({22, 30}), w = randn({30, 26}) * 0.1;
+  Tensor tx = on_gpu(x), tw = on_gpu(w);
+  auto f = compile(three_products);
+  fail_at("cublasLtMatmulAlgoGetHeuristic", 1, lt::internal_error);
+  std::string why = "no error";
+  try {
+    f(tx, tw);
+  } catch (const Error& e) {
+    why = e.what();
+  }
+  EXPECT_THAT(why, HasSubstr("cublasLtMatmulAlgoGetHeuristic"));
+  expect_close(f(tx, tw), three_products(x, w), "the next one", 1e-4);
+}
+
+TEST_F(GpuProductsLibrary, WhatLoadingAheadMeetsIsNotTold) {
+  int64_t rows = 23;
+  for (const char* call : {"cuStreamCreateWithPriority", "cuEventCreate", "cuEventRecord",
+                           "cuStreamWaitEvent", "cuStreamSynchronize"}) {
+    Tensor x = randn({rows++, 30}), w = randn({30, 26}) * 0.1;
+    Tensor tx = on_gpu(x), tw = on_gpu(w);
+    synchronize(gpu);
+    fail_at(call, 1, 999);
+    auto f = compile(three_products);
+    Tensor out;
+    EXPECT_NO_THROW(out = f(tx, tw)) << call;
+    for (int i = 0; i < 2000 && !failed_call(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    fail_at(call, 1, 0);
+    expect_close(out, three_products(x, w), call, 1e-4);
   }
 }
 
