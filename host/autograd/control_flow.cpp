@@ -105,6 +105,21 @@ Tensors tangents_of(const Tensors& grads, const Node& node, size_t first, size_t
   return out;
 }
 
+// Of the gradients of a call's floating results, as a body takes them: where bodies differ in a size,
+// the call's result has one that the data decide, and each body's has its own.
+std::vector<TensorMeta> tangent_metas(const Tensors& tangents, const Graph& body) {
+  std::vector<TensorMeta> metas = metas_of(tangents);
+  auto meta = metas.begin();
+  for (ValueId v : body.outputs()) {
+    const TensorMeta& own = body.value(v).meta;
+    if (!is_differentiable(own.dtype)) continue;
+    if (!same_sizes(list_of(meta->sizes), list_of(own.sizes)))
+      *meta = contiguous_meta(list_of(own.sizes), meta->dtype, meta->device);
+    ++meta;
+  }
+  return metas;
+}
+
 // The body once more, then from the gradients of its floating results those of `wanted` inputs.
 Tensors body_gradients(const Graph& body, const Tensors& inputs, const std::vector<size_t>& wanted,
                        const Tensors& tangents) {
@@ -168,18 +183,22 @@ class CondNode final : public Node {
     if (wanted.empty()) return out;
     Tensors operands = operands_.unpack(shared_from_this());
     size_t n = operands.size();
-    Tensors inputs = joined(operands, tangents_of(grads, *this, 0, grads.size()));
+    Tensors tangents = tangents_of(grads, *this, 0, grads.size());
     Tensor predicate;
     if (predicate_.defined()) predicate = predicate_.unpack(shared_from_this(), "the predicate");
     std::vector<Value> args{predicate.defined() ? Value::of(predicate) : number_};
-    for (const Body& body : bodies_)
+    for (const Body& body : bodies_) {
+      std::vector<TensorMeta> metas = metas_of(operands);
+      for (TensorMeta& meta : tangent_metas(tangents, *body)) metas.push_back(std::move(meta));
       args.push_back(keep(record_body(
-          metas_of(inputs),
+          metas,
           [&](const Tensors& fakes) {
             auto middle = fakes.begin() + static_cast<ptrdiff_t>(n);
             return body_gradients(*body, {fakes.begin(), middle}, wanted, {middle, fakes.end()});
           },
           true, flags_of(n, wanted))));
+    }
+    Tensors inputs = joined(std::move(operands), tangents);
     args.push_back(Value::of(TensorList(inputs)));
     Tensors gradients = call_list(op_, args);
     for (size_t k = 0; k < wanted.size(); ++k) out[wanted[k]] = gradients[k];

@@ -151,8 +151,8 @@ constexpr Dtype dtypes[] = {Dtype::f32, Dtype::bf16};
 struct Sizes {
   int64_t m, k, n;
 };
-constexpr Sizes products[] = {{1, 768, 768},   {4, 96, 320},  {16, 64, 100}, {40, 33, 65},
-                              {130, 200, 256}, {300, 64, 48}, {7, 1, 5},     {64, 300, 1}};
+constexpr Sizes products[] = {{2, 768, 768},   {4, 96, 320},  {16, 64, 100}, {40, 33, 65},
+                              {130, 200, 256}, {300, 64, 48}, {7, 1, 5},     {64, 300, 2}};
 
 TEST(KernelsOnednn, MultipliesMatricesLikeTheReference) {
   for (Dtype dtype : dtypes)
@@ -432,14 +432,15 @@ TEST(KernelsOnednn, GivesTheGradientsOfVolumesLikeTheReference) {
 
 // ---- what it leaves to others, and what it must notice
 
-TEST(KernelsOnednn, DeclinesOtherDtypesAndEmptyTensors) {
+TEST(KernelsOnednn, DeclinesOtherDtypesEmptyTensorsAndOneRowOrColumn) {
   Tensor whole = make_tensor(IntList{std::vector<int64_t>{3, 3}}, Dtype::i64);
   EXPECT_FALSE(run_kernel("aten.mm.default", {Value::of(whole), Value::of(whole)}).defined());
   Tensor half = make_tensor(IntList{std::vector<int64_t>{3, 3}}, Dtype::f16);
   EXPECT_FALSE(run_kernel("aten.mm.default", {Value::of(half), Value::of(half)}).defined());
   Tensor none = make_tensor(IntList{std::vector<int64_t>{0, 3}}, Dtype::f32);
-  Tensor some = numbers({3, 3}, Dtype::f32);
+  Tensor some = numbers({3, 3}, Dtype::f32), column = numbers({3, 1}, Dtype::f32);
   EXPECT_FALSE(run_kernel("aten.mm.default", {Value::of(none), Value::of(some)}).defined());
+  EXPECT_FALSE(run_kernel("aten.mm.default", {Value::of(some), Value::of(column)}).defined());
 }
 
 TEST(KernelsOnednn, SeesWeightsThatWereWritten) {

@@ -149,9 +149,9 @@ void packed(const Gemm<T>& g) {
   }
 }
 
-// B is read where it lies, but for the last columns that do not fill a tile.
+// B is read where it lies, but for the last columns that do not fill a tile; k is short.
 template <class T>
-void direct(const Gemm<T>& g) {
+void direct_step(const Gemm<T>& g) {
   const GemmLevel<T>& level = gemm_level<T>();
   const int64_t whole = g.n / level.tile_columns * level.tile_columns;
   const int64_t a_size = round_up(g.m, level.tile_rows) * g.k;
@@ -173,6 +173,25 @@ void direct(const Gemm<T>& g) {
              g.beta, g.c + whole, g.ldc);
 }
 
+// Calls step for `depth` terms at a time, each of which adds to the sums of those before: an error grows
+// with the length of a chain of additions.
+template <class T, class Step>
+void in_steps(const Gemm<T>& g, int64_t depth, Step step) {
+  for (int64_t p = 0; p < g.k; p += depth) {
+    Gemm<T> part = g;
+    part.a = element_a(g, 0, p);
+    part.b = element_b(g, p, 0);
+    part.k = std::min(depth, g.k - p);
+    if (p > 0) part.beta = T(1);
+    step(part);
+  }
+}
+
+template <class T>
+void direct(const Gemm<T>& g) {
+  in_steps(g, block_depth, direct_step<T>);
+}
+
 // Both operands consecutive along k; the smaller one is made so when it is not.
 template <class T>
 void dots(const Gemm<T>& g) {
@@ -192,12 +211,16 @@ void dots(const Gemm<T>& g) {
       for (int64_t p = 0; p < g.k; ++p) copy[j * g.k + p] = g.b[p * g.ldb + j];
     h.b = copy, h.ldb = g.k;
   }
+  h.trans_a = Trans::no, h.trans_b = Trans::yes;
   // The larger operand is read once: it takes the place of B.
   const auto run = gemm_level<T>().dots;
-  if (g.m <= g.n)
-    run(g.m, g.n, g.k, h.a, h.lda, h.b, h.ldb, g.alpha, g.beta, g.c, g.ldc, 1);
-  else
-    run(g.n, g.m, g.k, h.b, h.ldb, h.a, h.lda, g.alpha, g.beta, g.c, 1, g.ldc);
+  const int64_t lanes = gemm_level<T>().tile_columns / 2;  // chains side by side
+  in_steps(h, block_depth * lanes, [run](const Gemm<T>& s) {
+    if (s.m <= s.n)
+      run(s.m, s.n, s.k, s.a, s.lda, s.b, s.ldb, s.alpha, s.beta, s.c, s.ldc, 1);
+    else
+      run(s.n, s.m, s.k, s.b, s.ldb, s.a, s.lda, s.alpha, s.beta, s.c, 1, s.ldc);
+  });
 }
 
 // Few columns: C^T = op(B)^T op(A)^T into scratch, then added to C.

@@ -297,6 +297,31 @@ TEST_P(ControlFlow, CondHasTheGradientOfTheBranchThatRuns) {
   expect_equal_gradients(fn, row({-1, -2}), row({3, 4}));
 }
 
+TEST_P(ControlFlow, BranchesOfDifferentSizesHaveGradients) {
+  auto fn = [](const Tensor& x, const Tensor& w) {
+    return cond(
+        x.sum() > 0, [&](const Tensor& t) { return (t * w).slice(0, 0, 2).clone(); },
+        [&](const Tensor& t) { return t.exp() * w; }, x);
+  };
+  auto half = [](const Tensor& x, const Tensor& w) {
+    return cond(
+        x.sum() > 0, [&](const Tensor& t) { return (t * w).slice(0, 0, t.size(0) / 2).clone(); },
+        [&](const Tensor& t) { return t * w; }, x);
+  };
+  for (float sign : {1.f, -1.f}) {
+    Tensor x = row({1, 2, 3}) * sign, w = row({3, 4, 5});
+    expect_equal_gradients(fn, x, w);
+    expect_equal_gradients(half, x, w);
+  }
+  auto step = compile([half](const Tensor& x, const Tensor& w) { return half(x, w).sum(); },
+                      Options{.backend = GetParam(), .fullgraph = true, .dynamic = true});
+  for (int64_t n : {4, 6, -5}) {
+    Tensor x = ones({std::abs(n)}) * n, w = ones({std::abs(n)}).requires_grad_();
+    step(x, w).backward();
+    EXPECT_EQ(w.grad().sum().item<float>(), n > 0 ? n * (n / 2) : n * -n);
+  }
+}
+
 TEST_P(ControlFlow, ScanHasGradientsOfCarrySlicesAndWhatIsAround) {
   auto fn = [](const Tensor& x, const Tensor& w) {
     auto [last, all] = scan(

@@ -140,6 +140,24 @@ TEST_P(GemmLevels, BatchesUseTheirStrides) {
   shared.run_and_check(1e-5);
 }
 
+// A chain over all of the terms would have twice this error, for numbers of both signs.
+TEST_P(GemmLevels, ManyTermsAreAddedInShortChains) {
+  for (const Shape s : {Shape{3, 70, 8192}, Shape{70, 3, 8192}, Shape{40, 70, 8192}})
+    for (int t = 0; t < 4; ++t) {
+      Case<float> c(s, t & 1, t & 2, 1, 0);
+      const std::vector<float> before = c.c;
+      gemm(c.call);
+      double errors = 0, squares = 0;
+      for (int64_t i = 0; i < s.m; ++i)
+        for (int64_t j = 0; j < s.n; ++j) {
+          const double exact = c.exact(before, 0, i, j);
+          const double error = c.c[static_cast<size_t>(i * c.call.ldc + j)] - exact;
+          errors += error * error, squares += exact * exact;
+        }
+      EXPECT_LE(std::sqrt(errors / squares), 4e-7) << c.describe(0, 0);
+    }
+}
+
 TEST_P(GemmLevels, BetaZeroDoesNotReadC) {
   for (const Shape s : shapes) {
     Case<float> c(s, false, true, 1, 0);
