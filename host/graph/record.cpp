@@ -183,7 +183,7 @@ void GraphRecorder::record(const CallArgs& call) {
   bool opened =
       (opens && opens(*call.op)) || (is_late && !call.op->def->meta && can_decompose(*call.op));
   if (opened || (is_complex_form(call) && !call.op->functional) ||
-      (call.op->schema.has_list_among_results() && can_decompose(*call.op)))
+      (call.op->schema.is_for_parts() && can_decompose(*call.op)))
     return decompose(call);
   if (runs_outside && runs_outside(call)) return;
   // Real tensors among the arguments are replaced by the fakes that stand for them.

@@ -314,8 +314,8 @@ void Verifier::check_results(NodeId n) {
   const Node& node = graph_.node(n);
   const Schema& schema = entry_of(node.op).schema;
   bool is_list = schema.returns_list();
-  if (schema.has_list_among_results())
-    return problem("{} has a list among its results, which a graph does not hold; call its parts",
+  if (schema.is_for_parts())
+    return problem("{} gives or writes a list, which no node of a graph does; call its parts",
                    node_name(n));
   if (!is_list && node.n_results != schema.returns.size())
     return problem("{} has {} results, its schema has {}", node_name(n), node.n_results,

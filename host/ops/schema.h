@@ -117,8 +117,9 @@ struct Schema {
   std::string canonical_name() const;
   /// True when the one result is a list.
   bool returns_list() const { return returns.size() == 1 && returns[0].type.is_list; }
-  /// True when one of several results is a list. No node of a graph stands for such a call.
-  bool has_list_among_results() const;
+  /// True when one of several results is a list, or a list is written. No node of a graph stands for
+  /// such a call: its parts do.
+  bool is_for_parts() const;
   /// Index of the argument called `arg`, or -1.
   int find_arg(std::string_view arg) const;
   /// Index of the argument that return `index` is: `Tensor(a!)` of `(Tensor(a!) self)`; or -1.

@@ -29,9 +29,11 @@ void drop_tensor_options(Schema& schema) {
 
 }  // namespace
 
-bool Schema::has_list_among_results() const {
-  return returns.size() > 1 && std::any_of(returns.begin(), returns.end(),
-                                           [](const SchemaReturn& r) { return r.type.is_list; });
+bool Schema::is_for_parts() const {
+  auto is_list = [](const SchemaReturn& r) { return r.type.is_list; };
+  auto is_written_list = [](const SchemaArg& a) { return a.type.is_list && a.mutated(); };
+  return (returns.size() > 1 && std::ranges::any_of(returns, is_list)) ||
+         std::ranges::any_of(args, is_written_list);
 }
 
 int Schema::find_arg(std::string_view arg) const {

@@ -117,6 +117,26 @@ TEST_F(ShortRows, MayBeNone) {
     expect_equal(compile(columns, {.backend = backend})(x, v), columns(x, v), backend);
 }
 
+// Parts of a joined tensor are written in order; what a part is fused with had better keep that
+// between it and the others.
+TEST_F(ShortRows, FoldedToOneAreThereBeforeTheyAreRead) {
+  NoGradGuard no_grad;
+  auto body = [](const Tensor& x) {
+    Tensor s = x.sign(), low = s.amin({0}, true);
+    Tensor joined = cat({x + s, x, s}, 1).cumsum(1);
+    Tensor scaled = (low + 1) * sub(low, s, 2);
+    return std::vector<Tensor>{x + (low + 1).round(), scaled, joined};
+  };
+  Tensor x = arange(Number(800), Dtype::i64).remainder(19).reshape({100, 2, 4}) + 2;
+  for (const std::string& backend : code_makers()) {
+    auto f = [&](const Tensor& t) {
+      return body(select_scatter(t, full({100, 2}, 2, Dtype::i64), -1, 0));
+    };
+    std::vector<Tensor> found = compile(f, {.backend = backend})(x), expected = f(x);
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(equal(found[i], expected[i])) << backend;
+  }
+}
+
 void expect_within(float found, double expected, const std::string& what) {
   auto nearest = static_cast<float>(expected);
   if (!std::isfinite(nearest)) {

@@ -755,6 +755,55 @@ def vmaps(size):
     return Built(Vmaps(), (torch.rand(3, 7), torch.randn(3, 7)))
 
 
+class Lists(nn.Module):
+    """Ops over lists of tensors, as optimisers call them: each kind of overload, in place too."""
+
+    def forward(self, a, b, c, d):
+        x, y = [a, b], [c, d]
+        positive = torch._foreach_add(torch._foreach_abs(x), 0.5)
+        out = []
+        out += torch._foreach_add(x, y, alpha=2)
+        out += torch._foreach_add(x, [1.0, 2.5])
+        out += torch._foreach_add(x, d[0], alpha=3)
+        out += torch._foreach_sub(x, 2)
+        out += torch._foreach_div(y, positive)
+        out += torch._foreach_mul(x, [2.0, 3.5])
+        out += torch._foreach_addcmul(x, y, y, 0.5)
+        out += torch._foreach_addcdiv(x, y, positive, [0.5, 0.25])
+        out += torch._foreach_lerp(x, y, 0.3)
+        out += torch._foreach_lerp(x, y, y)
+        for name in ("sqrt", "rsqrt", "reciprocal", "neg", "exp", "log", "sign"):
+            out += getattr(torch, "_foreach_" + name)(positive)
+        for name in ("maximum", "minimum", "clamp_min", "clamp_max"):
+            for other in (y, 0.25, [0.1, -0.2]):
+                out += getattr(torch, "_foreach_" + name)(x, other)
+        out += torch._foreach_norm(x)
+        out += torch._foreach_norm(x, 1)
+        out += torch._foreach_max(x)
+        for exponent in (2.5, y, [2.0, 0.5]):
+            out += torch._foreach_pow(positive, exponent)
+        out += torch._foreach_pow(2.0, x)
+        z = [a.clone(), b.clone()]
+        torch._foreach_add_(z, y, alpha=0.5)
+        torch._foreach_mul_(z, 1.1)
+        torch._foreach_addcmul_(z, y, y, 0.1)
+        torch._foreach_addcdiv_(z, y, positive, 0.3)
+        torch._foreach_lerp_(z, y, 0.25)
+        torch._foreach_sub_(z, [0.1, 0.2])
+        torch._foreach_maximum_(z, y)
+        copies, zeros = [torch.ones_like(a), torch.ones_like(b)], [a.clone(), b.clone()]
+        torch._foreach_copy_(copies, z)
+        torch._foreach_abs_(z)
+        torch._foreach_sqrt_(z)
+        torch._foreach_zero_(zeros)
+        return tuple(out + z + copies + zeros)
+
+
+@model("ops over lists of tensors", group="format")
+def lists(size):
+    return Built(Lists(), (torch.randn(3, 4), torch.randn(5), torch.randn(3, 4), torch.randn(5)))
+
+
 class DTypes(nn.Module):
     def __init__(self):
         super().__init__()

@@ -179,9 +179,9 @@ class Fusion {
     const Node &a = nodes_[ia], &b = nodes_[ib];
     if (a.group->loops.size() + b.group->loops.size() > options_.most_loops) return false;
     // What writes an element that the first one reads has to stay behind it.
-    bool meets_writes = meets(a.access.writes, b.access.writes) ||
-                        meets(a.access.reads, b.access.writes) || order_->has_detour(ia, ib);
-    if (meets_writes) return false;
+    bool meets_writes =
+        meets(a.access.writes, b.access.writes) || meets(a.access.reads, b.access.writes);
+    if (meets_writes || order_->is_before(ib, ia) || order_->has_detour(ia, ib)) return false;
     Group all = *a.group;
     for (const Loop& loop : b.group->loops) all.loops.push_back(loop);
     if (!is_legal(all, a.group->loops.size())) return false;
@@ -239,7 +239,9 @@ class Fusion {
     if (a.group->loops.size() + b.group->loops.size() > options_.most_loops)
       return "the kernel would hold too many loops";
     if (meets(a.access.writes, b.access.writes)) return "both write one tensor";
-    if (order_->has_detour(ia, ib)) return "a step between them needs one and feeds the other";
+    // Since the pair was found, a kernel that others became may have come between them.
+    if (order_->is_before(ib, ia) || order_->has_detour(ia, ib))
+      return "a step between them needs one and feeds the other";
     bool is_vertical =
         a.access.writes.end() != std::find_first_of(a.access.writes.begin(), a.access.writes.end(),
                                                     b.access.reads.begin(), b.access.reads.end());

@@ -68,8 +68,7 @@ bool Follower::takes(const CallArgs& call) {
   if (fits()) return walk_.at().give_results(call), true;
   const OpEntry& op = *call.op;
   bool taken_apart = (is_complex_form(call) && !op.functional) ||
-                     (op.schema.has_list_among_results() && can_decompose(op)) ||
-                     is_traced_through(op);
+                     (op.schema.is_for_parts() && can_decompose(op)) || is_traced_through(op);
   if (taken_apart) return decompose(call), true;
   if (changes_path(fits)) return walk_.at().give_results(call), true;
   difference_ = walk_.at().difference(call);

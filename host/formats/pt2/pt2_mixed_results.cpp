@@ -1,4 +1,5 @@
-// Calls that give tensors and a list of them: no node stands for one, so its parts do.
+// Calls that give tensors and a list of them, or write a list: no node stands for one, so its parts
+// do.
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "formats/pt2/pt2_import_parts.h"
@@ -84,6 +85,7 @@ void Pt2Nodes::add_part(const Graph& inner, const Node& part, const Pt2Node& nod
   for (uint32_t r = 0; r < part.n_results; ++r) {
     values.push_back(inner.value(part.first_result + r));
     values.back().flags = {};
+    values.back().alias_group = 0;  // of the other graph's groups
   }
   append(node, entry_of(part.op), args, std::move(values), std::vector<std::string>(part.n_results),
          scope);

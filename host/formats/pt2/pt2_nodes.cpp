@@ -210,7 +210,7 @@ void Pt2Nodes::add(const Pt2Graph& source, const Pt2Node& node, Pt2Scope& scope)
   if (is_control_flow(op)) return add_control_flow(source, node, op, scope);
   std::vector<Value> args = arguments_.bind(op, node, scope);
   if (autocast_) cast_arguments(op, args);
-  if (op.schema.has_list_among_results()) return add_parts(source, node, op, args, scope);
+  if (op.schema.is_for_parts()) return add_parts(source, node, op, args, scope);
   std::vector<std::string> names;
   std::vector<GraphValue> values = results(source, node, op, names);
   append(node, op, args, std::move(values), names, scope);

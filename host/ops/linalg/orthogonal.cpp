@@ -268,23 +268,39 @@ static constexpr OpDef linalg_orthogonal_rows[] = {
      .decomp =
          [](const Tensor& self, std::optional<double> atol, std::optional<double> rtol,
             bool hermitian) {
-           return linalg_pinv(self, optional_number(atol), optional_number(rtol), hermitian);
+           return linalg_pinv_atol_rtol_tensor(self, optional_number(atol), optional_number(rtol),
+                                               hermitian);
          }},
     {.schema = "linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor",
      .decomp =
          [](const Tensor& self, double rcond, bool hermitian) {
-           return linalg_pinv(self, optional_number(0.0), optional_number(rcond), hermitian);
+           return linalg_pinv_atol_rtol_tensor(self, optional_number(0.0), optional_number(rcond),
+                                               hermitian);
+         }},
+    {.schema =
+         "linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor",
+     .decomp =
+         [](const Tensor& self, const Tensor& rcond, bool hermitian) {
+           return linalg_pinv_atol_rtol_tensor(self, optional_number(0.0), rcond, hermitian);
          }},
     {.schema = "pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor",
      .decomp =
          [](const Tensor& self, double rcond) {
-           return linalg_pinv(self, optional_number(0.0), optional_number(rcond), false);
+           return linalg_pinv_atol_rtol_tensor(self, optional_number(0.0), optional_number(rcond),
+                                               false);
          },
      .autocast = Autocast::fp32},
     {.schema = "linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor",
      .decomp =
          [](const Tensor& self, double tolerance, bool hermitian) {
            return matrix_rank(self, optional_number(tolerance), optional_number(0.0), hermitian);
+         },
+     .autocast = Autocast::fp32},
+    {.schema = "linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> "
+               "Tensor",
+     .decomp =
+         [](const Tensor& input, const Tensor& tolerance, bool hermitian) {
+           return matrix_rank(input, tolerance, optional_number(0.0), hermitian);
          },
      .autocast = Autocast::fp32},
     {.schema = "linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? "

@@ -222,6 +222,17 @@ std::vector<Tensor> dense_copies(const std::vector<Tensor>& parts) {
   return out;
 }
 
+// As other out forms do: empty tensors are resized, others have the shape of their part.
+void store(const std::vector<Tensor>& parts, TensorList out) {
+  require(out.size() == parts.size(), "expected {} out tensors, found {}", parts.size(),
+          out.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    Tensor to = out[i];
+    if (guard_or_false(to.numel() == 0)) resize_(to, parts[i].sizes());
+    copy_(to, parts[i]);
+  }
+}
+
 // ---- a copy of self with a part written
 
 TensorMeta slice_scatter_meta(const Tensor& self, const Tensor& src, int64_t dim,
@@ -391,6 +402,18 @@ static constexpr OpDef view_slice_rows[] = {
     {.schema = "split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
      .decomp = [](const Tensor& self, SymIntList split_sizes,
                   int64_t dim) { return dense_copies(split_with_sizes(self, split_sizes, dim)); }},
+    {.schema =
+         "split_copy.Tensor_out(Tensor self, SymInt split_size, int dim=0, *, Tensor(a!)[] out) "
+         "-> ()",
+     .decomp = [](const Tensor& self, SymInt split_size, int64_t dim,
+                  TensorList out) { store(split(self, split_size, dim), out); }},
+    {.schema = "split_with_sizes_copy.out(Tensor self, SymInt[] split_sizes, int dim=0, *, "
+               "Tensor(a!)[] out) -> ()",
+     .decomp = [](const Tensor& self, SymIntList split_sizes, int64_t dim,
+                  TensorList out) { store(split_with_sizes(self, split_sizes, dim), out); }},
+    {.schema = "unbind_copy.int_out(Tensor self, int dim=0, *, Tensor(a!)[] out) -> ()",
+     .decomp = [](const Tensor& self, int64_t dim,
+                  TensorList out) { store(unbind(self, dim), out); }},
     {.schema = "unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
      .tags = OpTags::maybe_alias,
      .view = fn<equal_parts>,

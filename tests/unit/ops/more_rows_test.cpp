@@ -339,5 +339,14 @@ TEST(MoreRows, AGradientOfMaxPoolingHasZerosForItsInput) {
   expect_near(g.grad(), ones({1, 1, 2, 2}), 0);
 }
 
+TEST(MoreRows, TolerancesOfRanksMayDifferFromMatrixToMatrix) {
+  Tensor a = diag_embed(f64({1, 0.01})).expand({2, 2, 2});
+  Tensor tolerances = f64({0.1, 0.001});
+  expect_near(linalg_matrix_rank(a, tolerances), tensor({1.0, 2.0}), 0);
+  Tensor inverse = linalg_pinv(a, tolerances);
+  expect_near(inverse.select(0, 0), f64({1, 0, 0, 0}), 1e-12);
+  expect_near(inverse.select(0, 1), f64({1, 0, 0, 100}), 1e-10);
+}
+
 }  // namespace
 }  // namespace tenon
