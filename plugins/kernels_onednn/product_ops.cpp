@@ -53,8 +53,8 @@ std::vector<int64_t> matrix_strides(int64_t rows, int64_t columns, int64_t row_s
   return {row_stride, column_stride};
 }
 
-// One row or column in f32 is as fast as memory is read. The host's kernel does that as well, packs nothing
-// and ends its chains of additions; oneDNN adds all terms to the result.
+// One row or column in f32 is as fast as memory is read. The host's kernel does that as well, packs
+// nothing and ends its chains of additions; oneDNN adds all terms to the result.
 bool is_for_the_host(int64_t m, int64_t n, int32_t dtype) {
   return (m == 1 || n == 1) && dtype == TN_F32;
 }

@@ -68,6 +68,13 @@ TEST(ListRows, TakePartsOfATensor) {
   split_with_sizes_copy_out(parts, x, {2, 1}, 0);
   EXPECT_EQ(values_of(parts[0]), (std::vector<double>{1, 2}));
   EXPECT_EQ(values_of(parts[1]), (std::vector<double>{3}));
+  split_copy_out(parts, x + 3, 2, 0);
+  EXPECT_EQ(values_of(parts[0]), (std::vector<double>{4, 5}));
+  EXPECT_EQ(values_of(parts[1]), (std::vector<double>{6}));
+  std::vector<Tensor> rows{empty({0}), zeros({2})};
+  unbind_copy_out(rows, tensor({1.0, 2.0, 3.0, 4.0}).reshape({2, 2}), 0);
+  EXPECT_EQ(values_of(rows[0]), (std::vector<double>{1, 2}));
+  EXPECT_EQ(values_of(rows[1]), (std::vector<double>{3, 4}));
 }
 
 TEST(ListRows, RefuseListsOfOtherLengths) {
