@@ -21,7 +21,20 @@ Id Lowering::at(const Tensor& t, std::span<const Id> indices) {
   for (size_t d = 0; d < t.ndim(); ++d)
     if (x.index_at(t.variables[d]).kind == IndexKind::variable)
       by.emplace_back(t.variables[d], indices[d]);
-  return x.substitute(t.value, by);
+  Id out = x.substitute(t.value, by);
+  const Ids& depends_on = x.variables_of(t.value);
+  for (size_t d = 0; d < t.ndim(); ++d)
+    if (x.reads_data(indices[d]) &&
+        !std::binary_search(depends_on.begin(), depends_on.end(), t.variables[d]))
+      out = checked_all_the_same(out, indices[d]);
+  return out;
+}
+
+// No element depends on the index, as in a dimension of one element or of stride 0, but it may be
+// out of range: the element is chosen by it, between itself and itself.
+Id Lowering::checked_all_the_same(Id element, Id index) {
+  Id is_first = x.apply(TN_F_EQ, TN_BOOL, x.index_value(index), x.number(int64_t{0}, TN_I64));
+  return x.apply(TN_F_SELECT, x.dtype_of(element), is_first, element, element);
 }
 
 Id Lowering::broadcast_at(const Tensor& t, std::span<const Id> indices, std::span<const Id> sizes) {

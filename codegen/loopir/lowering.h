@@ -135,6 +135,7 @@ struct Lowering {
   Tensor stored(const Tensor& t, Id buffer, const char* name);
 
  private:
+  Id checked_all_the_same(Id element, Id index);
   std::optional<Tensor> fold_in_parts(const Ids& outer, const Ids& reduced, Fold fold,
                                       int32_t dtype, const Ids& sizes, Id value,
                                       const std::string& name);

@@ -76,19 +76,6 @@ Ids AdvancedIndex::element(Lowering& to, const Ids& self_sizes, std::span<const 
 
 namespace {
 
-/// self[inner]. Nothing depends on a position in a dimension of one element, but it must be checked
-/// all the same: the element is chosen by it, between itself and itself.
-Id element_at(Lowering& to, const Tensor& self, const Ids& inner) {
-  Expressions& x = to.x;
-  Id out = to.at(self, inner);
-  for (size_t d = 0; d < inner.size(); ++d) {
-    if (!x.is(self.sizes[d], 1) || !x.reads_data(inner[d])) continue;
-    Id is_first = x.apply(TN_F_EQ, TN_BOOL, x.index_value(inner[d]), x.number(int64_t{0}, TN_I64));
-    out = x.apply(TN_F_SELECT, self.dtype, is_first, out, out);
-  }
-  return out;
-}
-
 bool embedding(Lowering& to, const node& n) {
   const Tensor table = to.tensor_arg(n.args[0]);
   if (!is_computing(table.dtype) || !is_integer(to.info(n.args[1].u.value).dtype)) return false;
@@ -97,7 +84,7 @@ bool embedding(Lowering& to, const node& n) {
   to.set(n.first_result,
          to.make(v.dtype, to.arguments.indices_of(v.dims()), [&](std::span<const Id> i) {
            Id row = strictly_checked(to, to.at(indices, i.first(indices.ndim())), table.sizes[0]);
-           return element_at(to, table, Ids{row, i.back()});
+           return to.at(table, Ids{row, i.back()});
          }));
   return true;
 }
@@ -111,7 +98,7 @@ bool gather(Lowering& to, const node& n) {
   to.set(n.first_result, to.make(self.dtype, index.sizes, [&](std::span<const Id> i) {
     Ids inner(i.begin(), i.end());
     inner[dim] = checked(to, to.at(index, i), self.sizes[dim]);
-    return element_at(to, self, inner);
+    return to.at(self, inner);
   }));
   return true;
 }
@@ -126,7 +113,7 @@ bool index_select(Lowering& to, const node& n) {
          to.make(v.dtype, to.arguments.indices_of(v.dims()), [&](std::span<const Id> i) {
            Ids inner(i.begin(), i.end()), at(index.ndim(), i[dim]);
            inner[dim] = strictly_checked(to, to.at(index, at), self.sizes[dim]);
-           return element_at(to, self, inner);
+           return to.at(self, inner);
          }));
   return true;
 }
@@ -139,7 +126,7 @@ bool index_tensor(Lowering& to, const node& n) {
   auto v = to.info(n.first_result);
   Ids sizes = to.arguments.indices_of(v.dims());
   to.set(n.first_result, to.make(v.dtype, sizes, [&](std::span<const Id> i) {
-    return element_at(to, self, how->element(to, self.sizes, i, sizes));
+    return to.at(self, how->element(to, self.sizes, i, sizes));
   }));
   return true;
 }

@@ -257,6 +257,30 @@ TEST_F(InductorOps, AWriteOutsideOfItsTensorIsAnError) {
   }
 }
 
+// All rows are one in memory, or in no memory: what is read does not depend on the index.
+TEST_F(InductorOps, AnIndexIsCheckedThoughNoElementDependsOnIt) {
+  std::string rows =
+      "\n  input %x: f32[1, 4]\n  input %j: i64[2]\n"
+      "  %e: f32[3, 4] strides [0, 1] = aten.expand.default(%x, [3, 4])\n";
+  std::string loss =
+      "\n  input %x: f32[2, 1]\n  input %j: i64[2]\n"
+      "  %e: f32[2, 3] strides [1, 0] = aten.expand.default(%x, [2, 3])\n"
+      "  %y: f32[], %w: f32[] = aten.nll_loss_forward.default(%e, %j, none, 1, -100)\n"
+      "  output %y\n";
+  std::string chosen = "  output %y\n";
+  std::string read[] = {"  %y: f32[2, 4] = aten.index.Tensor(%e, [%j])\n",
+                        "  %y: f32[2, 4] = aten.embedding.default(%e, %j)\n",
+                        "  %y: f32[2, 4] = aten.index_select.default(%e, 0, %j)\n"};
+  for (int64_t wrong : {3, -4, 1 << 30}) {
+    Tensor index = randint(0, 3, {2});
+    index.select(0, 1).fill_(wrong);
+    for (const std::string& r : read)
+      EXPECT_THAT(failure_of(rows + r + chosen, {randn({1, 4}), index}),
+                  HasSubstr("index out of range"));
+    EXPECT_THAT(failure_of(loss, {randn({2, 1}), index}), HasSubstr("index out of range"));
+  }
+}
+
 // A fold of each column says where that column is written: places of lanes that have nothing in
 // common, though their index goes on by ones.
 TEST_F(InductorOps, PlacesThatAFoldOfTheirOwnColumnGives) {
