@@ -302,7 +302,7 @@ Parts training_parts(const Tensor& input, const Affine& a, double momentum, doub
   if (a.running_mean.defined())
     parts.running_mean = mixed(a.running_mean, reshape(mean, {input.size(1)}), momentum);
   if (!a.running_var.defined()) return parts;
-  SymInt n = input.numel() / input.size(1);
+  SymInt n = elements_of_channel(input);
   Tensor unbiased = mul(reshape(variance, {input.size(1)}), Number(sym_truediv(n, n - 1)));
   parts.running_var = mixed(a.running_var, unbiased, momentum);
   return parts;

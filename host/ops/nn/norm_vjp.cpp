@@ -3,6 +3,7 @@
 #include "ops/nn/norm_vjp.h"
 
 #include "core/tensor/tensor_impl.h"
+#include "ops/shapes.h"
 #include "ops/vjp_rules.h"
 
 #include <tenon/ops/nn.h>
@@ -44,6 +45,11 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_vjp(const Tensor& g, const Tensor&
   return {gx.defined() ? gx.add(part) : part, gw, gb};
 }
 
+SymInt elements_of_channel(const Tensor& x) {
+  SymIntList sizes = x.sizes();
+  return sizes[0] * product(SymIntList(sizes.data() + 2, sizes.size() - 2));
+}
+
 std::tuple<Tensor, Tensor, Tensor> batch_norm_vjp(const Tensor& g, const Tensor& g_mean,
                                                   const Tensor& g_invstd, const Tensor& x,
                                                   const Tensor& weight, const Tensor& running_mean,
@@ -59,7 +65,7 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_vjp(const Tensor& g, const Tensor&
   channels[1] = x.size(1);
   auto wide = [&](const Tensor& t) { return t.defined() ? t.reshape(list_of(channels)) : t; };
   Tensor part = statistics_vjp(wide(g_mean), wide(g_invstd), x, wide(mean), wide(invstd),
-                               x.numel() / x.size(1));
+                               elements_of_channel(x));
   if (part.defined()) gx = gx.defined() ? gx.add(part) : part.expand(x.sizes());
   return {gx, gw, gb};
 }

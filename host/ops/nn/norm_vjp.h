@@ -33,4 +33,7 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_inference_vjp(
     const Tensor& running_var, const Tensor& mean, const Tensor& invstd, double eps,
     BoolList needs);
 
+/// How many elements a channel of `x` [N, C, ...] has: 0 where there is no batch, also of no channels.
+SymInt elements_of_channel(const Tensor& x);
+
 }  // namespace tenon::ops

@@ -85,6 +85,13 @@ TEST(SpecialRows, AnInstanceNormThatIsNotTrainedLeavesItsStatisticsAlone) {
   EXPECT_EQ(values_of(mean), values_of(full({2}, 0.1)));
 }
 
+TEST(SpecialRows, ANormOfNoInstancesHasGradients) {
+  Tensor weight = ones({2}).requires_grad_(), x = ones({0, 2, 4}).requires_grad_();
+  instance_norm(x, weight, {}, {}, {}, true, 0.1, 1e-5, false).sum().backward();
+  EXPECT_EQ(values_of(weight.grad()), (std::vector<double>{0, 0}));
+  EXPECT_EQ(x.grad().sizes(), x.sizes());
+}
+
 // As PyTorch has it: where both numbers are equal the result depends on neither.
 TEST(SpecialRows, TheNeighbourOfANumberThatIsReachedHasNoGradient) {
   Tensor x = tensor({1.0, 2.0, 5.0}).requires_grad_(), y = tensor({3.0, 1.0, 5.0}).requires_grad_();
