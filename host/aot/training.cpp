@@ -33,6 +33,7 @@
 #include "report/events.h"
 
 #include <tenon/ops/create.h>
+#include <tenon/ops/view.h>
 #include <tenon/plugin.h>
 
 #include <algorithm>
@@ -329,14 +330,18 @@ class CompiledNode final : public autograd::Node {
     code.call(heads, words, gradients, steal);
   }
 
-  // On the tape, so that what comes out can be differentiated once more.
+  // On the tape, so that what comes out can be differentiated once more. Over views of the inputs: one
+  // input may be computed from another one, and the pass ends at both.
   std::vector<Tensor> differentiate_again(std::vector<Tensor> grads) {
     report::counter("aot.double_backward_calls").add();
     const Interpreter& forward = plan_->replay();
     std::vector<Tensor> primals, results(plan_->derivative.n_results);
     std::vector<detail::TensorHead*> heads;
-    for (const autograd::SavedTensor& t : primals_)
-      primals.push_back(t.unpack(shared_from_this(), "an input"));
+    for (const autograd::SavedTensor& t : primals_) {
+      Tensor primal = t.unpack(shared_from_this(), "an input");
+      bool is_on_tape = primal.defined() && primal.requires_grad();
+      primals.push_back(is_on_tape ? alias(primal) : std::move(primal));
+    }
     for (const Tensor& t : primals) heads.push_back(t.head());
     heads.resize(forward.graph().inputs().size());
     std::vector<int64_t> words;

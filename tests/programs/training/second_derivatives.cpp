@@ -1,0 +1,67 @@
+// Gradients that are differentiated once more, where one input of a compiled function was computed
+// from another one.
+#include "program.h"
+
+namespace tenon::programs {
+namespace {
+
+// The state and the weights are inputs of each call but the first, and the state is made of weights.
+TENON_PROGRAM(APenaltyOnTheSlopeOfARecurrentNet, 4) {
+  Tensor w = row({2, 0.5}).requires_grad_();
+  auto cell = run.compile([&](const Tensor& h, const Tensor& x) { return h * w + x; });
+  for (int i = 0; i < 3; ++i) {
+    Tensor h = row({1, 1});
+    for (int k = 0; k < 3; ++k) h = cell(h, row({0.5f * float(k), float(i)}));
+    Tensor slope = autograd::grad({h.sum()}, {w}, {.create_graph = true})[0];
+    w.set_grad({});
+    slope.square().sum().backward();
+    run.log(h.detach(), slope, w.grad());
+  }
+}
+
+TENON_PROGRAM(AnArgumentThatIsMadeOfAnotherOne, 6) {
+  auto f = run.compile([](const Tensor& a, const Tensor& b) { return (a * b).sum(); });
+  auto differentiate = [&](const Tensor& a, const Tensor& b) {
+    Tensor first = autograd::grad({f(a, b)}, {a}, {.create_graph = true})[0];
+    a.set_grad({});
+    first.square().sum().backward();
+    run.log(first, a.grad());
+  };
+  for (int i = 1; i < 4; ++i) {
+    Tensor a = row({2, float(i)}).requires_grad_();
+    differentiate(a, a * a);
+    differentiate(a, a);
+    differentiate(a, a.view({2}));
+    differentiate(a, a * row({1, 2}));
+  }
+}
+
+// The ops behind a function get its results and what it was computed from.
+struct Tripled : autograd::Function<Tripled> {
+  static std::vector<Tensor> forward(autograd::Context& c, const std::vector<Tensor>& in) {
+    c.save_for_backward({in[0]});
+    return {in[0] * 3.0, in[0] * 2.0};
+  }
+  static std::vector<Tensor> backward(autograd::Context& c, std::vector<Tensor> grads) {
+    return {grads[0] * 5.0 * c.saved_tensors()[0] + grads[1] * 7.0};
+  }
+};
+
+TENON_PROGRAM(AFunctionBetweenOperationsOnTheSameWeight, 16) {
+  Tensor w = row({2, -1}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x, int uses) {
+    auto results = Tripled::apply({x * w});
+    Tensor y = uses % 2 ? results[0] * w : results[0];
+    return (uses / 2 ? y + results[1] * w : y).sum();
+  });
+  for (int i = 0; i < 8; ++i) {
+    Tensor y = f(row({1, 0.5f * float(i)}), i % 4);
+    Tensor slope = autograd::grad({y}, {w}, {.create_graph = true})[0];
+    w.set_grad({});
+    slope.square().sum().backward();
+    run.log(y.detach(), slope, w.grad());
+  }
+}
+
+}  // namespace
+}  // namespace tenon::programs
