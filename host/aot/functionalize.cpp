@@ -13,6 +13,7 @@
 #include "aot/functionalizer.h"
 #include "aot/joint.h"
 #include "aot/shared_inputs.h"
+#include "autograd/saved/saved_tensor_hooks.h"
 #include "core/error.h"
 #include "graph/control_flow.h"
 #include "graph/passes/passes.h"
@@ -243,6 +244,7 @@ Lowered lower_inference(const Graph& captured, const LowerOptions& options) {
 }
 
 Lowered lower_training(const Graph& captured, LowerOptions options) {
+  autograd::WithoutSavedTensorHooks tape_of_the_graph;
   options.training = true;
   options.keep_input_mutations = false;
   return lower(captured, options);

@@ -6,6 +6,7 @@
 #include "core/sym/sym_int.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tenon::autograd {
 
@@ -21,7 +22,13 @@ std::vector<Hooks>& hooks_of_thread() {
   return stack;
 }
 
+thread_local constinit bool leaves_hooks_out = false;
+
 }  // namespace
+
+WithoutSavedTensorHooks::WithoutSavedTensorHooks()
+    : before_(std::exchange(leaves_hooks_out, true)) {}
+WithoutSavedTensorHooks::~WithoutSavedTensorHooks() { leaves_hooks_out = before_; }
 
 SavedTensorHooks::SavedTensorHooks(Pack pack, Unpack unpack) {
   require(pack && unpack, "SavedTensorHooks: both pack and unpack must be given");
@@ -44,7 +51,7 @@ Tensor expected_of(const Tensor& t) {
 
 std::shared_ptr<const PackedTensor> pack(const Tensor& t) {
   std::vector<Hooks>& stack = hooks_of_thread();
-  if (stack.empty()) return nullptr;
+  if (stack.empty() || leaves_hooks_out) return nullptr;
   Hooks hooks = std::move(stack.back());  // what a hook saves does not go through it again
   stack.pop_back();
   auto packed = std::make_shared<PackedTensor>();
@@ -61,7 +68,20 @@ std::shared_ptr<const PackedTensor> pack(const Tensor& t) {
   return packed;
 }
 
+namespace {
+
+/// Code of the program that a node calls, whose ops go on the tape where gradients are on: a
+/// checkpoint runs its function again.
+struct AboveAutograd {
+  uint64_t before = thread_modes.exclude;
+  AboveAutograd() { thread_modes.exclude &= ~bit(Key::autograd); }
+  ~AboveAutograd() { thread_modes.exclude = before; }
+};
+
+}  // namespace
+
 Tensor PackedTensor::unpack() const {
+  AboveAutograd code_of_the_program;
   Tensor t = unpack_fn(data);
   require(t.defined(), "the unpack hook of a saved tensor gave an undefined tensor");
   return t;

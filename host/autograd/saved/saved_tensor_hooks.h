@@ -14,6 +14,18 @@ struct PackedTensor {
   Tensor unpack() const;
 };
 
+/// While one lives, what nodes of this thread save goes through no hooks: for a tape that is not the
+/// program's, as that of a graph which is compiled.
+class WithoutSavedTensorHooks {
+ public:
+  WithoutSavedTensorHooks();
+  ~WithoutSavedTensorHooks();
+  WithoutSavedTensorHooks(const WithoutSavedTensorHooks&) = delete;
+
+ private:
+  bool before_;
+};
+
 /// The tensor as the innermost hooks of this thread pack it; null where there are none.
 std::shared_ptr<const PackedTensor> pack(const Tensor& t);
 
