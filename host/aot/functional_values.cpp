@@ -151,6 +151,24 @@ void FunctionalValues::check_strided(const Alias& alias) const {
             "functional; use slice, select or transpose");
 }
 
+// A functional value has the elements that its input shows, and not the memory around them.
+void FunctionalValues::check_within(const Alias& alias) const {
+  const Base& base = bases_[alias.base];
+  size_t own = base.is_shared ? 1 : 0;
+  bool by_place =
+      std::any_of(alias.chain.begin() + std::min(own, alias.chain.size()), alias.chain.end(),
+                  [](const ViewStep& s) { return s.op->def->tags & OpTags::by_place; });
+  if (!by_place) return;
+  const Tensor& seen = alias.value;
+  SymInt end = sym_offset_of(seen) + 1;
+  for (int64_t d = 0; d < seen.dim(); ++d) end = end + (seen.size(d) - 1) * seen.stride(d);
+  require(guard_or_false(end * itemsize(seen.dtype()) <=
+                         base.current.numel() * itemsize(base.current.dtype())),
+          ErrorCode::unsupported,
+          "as_strided of a tensor that is written shows memory beyond the tensor, which cannot be "
+          "made functional; call it on the tensor that shows it all");
+}
+
 Tensor& FunctionalValues::current(ValueId id) {
   ensure(aliases_[id].has_value(), "a value is used before it is made");
   Alias& alias = *aliases_[id];
@@ -166,6 +184,7 @@ Tensor& FunctionalValues::current(ValueId id) {
   for (const ViewStep& step : alias.chain) value = apply_view(step, value);
   alias.value = value;
   alias.generation = base.generation;
+  check_within(alias);
   return alias.value;
 }
 
@@ -203,6 +222,7 @@ void FunctionalValues::write(ValueId id, Tensor content) {
   Alias& alias = *aliases_[id];
   Base& base = bases_[alias.base];
   check_strided(alias);
+  check_within(alias);
   Tensor whole = scatter_views(alias.chain, base.current, content);
   ++base.generation;
   if (training_ && is_hidden_from_grad(alias)) {
@@ -307,6 +327,7 @@ void FunctionalValues::add_result(const Node& node, const OpEntry& op, ValueId i
       alias.value = value;
       alias.identity = id;
       alias.input = alias.restrided = no_value;
+      if (bases_[alias.base].generation) check_within(alias);
     }
     aliases_[id] = std::move(alias);
     return;

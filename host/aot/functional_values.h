@@ -91,6 +91,7 @@ class FunctionalValues {
   void become(ValueId self, const Alias& now);
   bool is_alias(ValueId id, ValueId argument, const Alias& viewed, const Tensor& value) const;
   void check_strided(const Alias& alias) const;
+  void check_within(const Alias& alias) const;
   bool is_hidden_from_grad(const Alias& alias) const;
 
   const Graph& graph_;

@@ -54,11 +54,12 @@ std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
   auto compiled = with_conditions(*graph, [&] {
     // The others get functional graphs with the ops taken apart that their manifest names: one,
     // or where gradients will be wanted one for the forward and one for the backward.
-    StagedGraph staged = stage_graph(*graph, backend, request.autocast);
-    if (cache) make = cache->keeping(staged, make);
+    std::optional<StagedGraph> staged = stage_graph(*graph, backend, request.autocast);
+    if (!staged) return interpreter_artifact(graph);
+    if (cache) make = cache->keeping(*staged, make);
 
     // The plugin turns them into code, and wrappers put effects and aliases right around it.
-    return assemble(std::move(staged), graph, request, make);
+    return assemble(*std::move(staged), graph, request, make);
   });
   report::counter("aot.ok").add();
   if (cache) cache->keep_conditions(compiled->guards);

@@ -24,6 +24,16 @@ namespace {
 
 using Kind = StagedGraph::Kind;
 
+std::string name_of(const Graph& graph) { return graph.name.empty() ? "a graph" : graph.name; }
+
+// What does not become code runs op by op, which is told.
+void tell_refusal(const char* counter, const std::string& what, const Error& error) {
+  report::counter(counter).add();
+  std::string line = message("{} is not compiled and runs op by op: {}", what, error.what());
+  report::log_line(report::LogLevel::info, "aot", line);
+  report::log_artifact("perf_hints", line);
+}
+
 std::optional<Lowered> joint_of(const Graph& graph, const LowerOptions& options) {
   report::PhaseScope phase("joint");
   try {
@@ -33,12 +43,8 @@ std::optional<Lowered> joint_of(const Graph& graph, const LowerOptions& options)
     require(!config::flags().dynamo.raise_on_unsafe_aot_autograd, error.code(),
             "the backward of {} cannot be compiled: {}; with dynamo.raise_on_unsafe_aot_autograd = "
             "false it runs op by op",
-            graph.name.empty() ? "a graph" : graph.name, error.what());
-    report::counter("aot.joint_refused").add();
-    std::string what = message("the backward of {} is not compiled and runs op by op: {}",
-                               graph.name.empty() ? "a graph" : graph.name, error.what());
-    report::log_line(report::LogLevel::info, "aot", what);
-    report::log_artifact("perf_hints", what);
+            name_of(graph), error.what());
+    tell_refusal("aot.joint_refused", message("the backward of {}", name_of(graph)), error);
     return std::nullopt;
   }
 }
@@ -116,24 +122,30 @@ bool wants_gradients(const Graph& graph) {
          });
 }
 
-StagedGraph stage_graph(const Graph& graph, const BackendInfo& backend,
-                        const AutocastState& autocast) {
+std::optional<StagedGraph> stage_graph(const Graph& graph, const BackendInfo& backend,
+                                       const AutocastState& autocast) {
   LowerOptions options = lowering_for(backend);
   if (wants_gradients(graph)) {
     options.backward_autocast = autocast_of_backward(autocast);
     std::optional<double> budget = memory_budget_of(graph);
     if (std::optional<Lowered> joint = joint_of(graph, options)) {
       if (!joint->derivative)
-        return {Kind::views_on_tape, *std::move(joint), {}, backend.debug_assert};
+        return StagedGraph{Kind::views_on_tape, *std::move(joint), {}, backend.debug_assert};
       // The user's pass sees both halves at once, tangents included.
       run_joint_pass(*joint);
       report::PhaseScope phase("partition");
       partition::Decision cut = partition::decide(*joint, backend.partitioner, budget);
-      return {Kind::training, *std::move(joint), std::move(cut), backend.debug_assert};
+      return StagedGraph{Kind::training, *std::move(joint), std::move(cut), backend.debug_assert};
     }
   }
   report::PhaseScope phase("lower");
-  return {Kind::inference, lower_inference(graph, options), {}, backend.debug_assert};
+  try {
+    return StagedGraph{Kind::inference, lower_inference(graph, options), {}, backend.debug_assert};
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    tell_refusal("aot.lowering_refused", name_of(graph), error);
+    return std::nullopt;
+  }
 }
 
 // Backends that keep graphs for people see what the halves are cut from as well.

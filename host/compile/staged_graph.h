@@ -12,6 +12,7 @@
 #include "partition/split.h"
 
 #include <functional>
+#include <optional>
 
 namespace tenon {
 
@@ -35,9 +36,10 @@ bool wants_gradients(const Graph& graph);
 
 /// `autocast`: of the caller, which flag functorch.backward_pass_autocast may hand on to gradients.
 /// A graph whose gradients are wanted but which cannot be differentiated ahead is staged for
-/// inference, of which a log line tells why.
-StagedGraph stage_graph(const Graph& graph, const BackendInfo& backend,
-                        const AutocastState& autocast = {});
+/// inference, of which a log line tells why. Nothing where it cannot be made functional, as where an
+/// argument grows beyond its memory: then it runs op by op, and a log line tells why, too.
+std::optional<StagedGraph> stage_graph(const Graph& graph, const BackendInfo& backend,
+                                       const AutocastState& autocast = {});
 
 /// Gives the code of a functional graph, or of a half: of a backward when the first gradient
 /// arrives.
