@@ -100,7 +100,7 @@ class GeneratorArtifact final : public Artifact {
             std::span<Tensor> outputs, bool steal) override {
     static std::mutex drawing;
     std::lock_guard lock(drawing);
-    RngState state = rng_state();
+    RngState state = current_rng_state();
     Tensor words[] = {word(state.seed), word(state.offset)};
     std::vector<detail::TensorHead*> heads(inputs.begin(), inputs.end());
     for (Tensor& t : words) heads.push_back(steal ? t.release() : t.head());

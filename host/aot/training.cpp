@@ -141,7 +141,7 @@ class CompiledNode final : public autograd::Node {
     for (uint32_t i = 0; i < plan_->derivative.n_primals; ++i)
       primals_.push_back(inputs[i] ? kept_primal(i, share(inputs[i])) : autograd::SavedTensor());
     words_.assign(syms.begin(), syms.end());
-    if (plan_->is_random) random_ = rng_state();
+    if (plan_->is_random) random_ = current_rng_state();
   }
 
   /// After the run: results get their history, and what the backward reads is kept.
@@ -347,7 +347,7 @@ class CompiledNode final : public autograd::Node {
     std::vector<int64_t> words;
     for (uint32_t outer : plan_->replay_symbols)
       words.push_back(outer < words_.size() ? words_[outer] : 0);
-    RngState now = plan_->is_random ? rng_state() : RngState();
+    RngState now = plan_->is_random ? current_rng_state() : RngState();
     if (plan_->is_random) restore_rng_state(random_);
     forward.run(heads, words, results);
     if (plan_->is_random) restore_rng_state(now);

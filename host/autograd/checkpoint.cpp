@@ -38,7 +38,7 @@ struct Frame {
 
   void run_again() {
     check_inputs();
-    RngState now = rng_state();
+    RngState now = current_rng_state();
     restore_rng_state(random);
     again.clear();
     {
@@ -92,7 +92,7 @@ std::vector<Tensor> checkpoint(std::function<std::vector<Tensor>(const std::vect
   frame->f = std::move(f);
   frame->inputs = inputs;
   for (const Tensor& t : inputs) frame->versions.push_back(t.defined() ? t.version() : 0);
-  frame->random = rng_state();
+  frame->random = current_rng_state();
   frame->autocast = autocast_state();
   SavedTensorHooks count(
       [frame](const Tensor&) {

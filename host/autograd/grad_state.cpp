@@ -119,23 +119,29 @@ bool Tensor::is_leaf() const {
   return !thread_modes.tracer || !is_fake() || autograd::is_leaf_slot(*this);
 }
 
+namespace {
+
+void retain_on_tape(const Tensor& t) {
+  std::shared_ptr<autograd::Node> node = autograd::node_of(t);
+  autograd::GradState& state = autograd::ensure_state(t);
+  if (!node || state.retained) return;
+  state.retained = std::make_shared<Tensor>();
+  autograd::retain_grad_at(*node, state.node_input, state.retained);
+}
+
+}  // namespace
+
 void Tensor::retain_grad() const {
   if (!defined()) detail::fail_undefined("retain_grad");
   require(requires_grad(),
           "retain_grad: this tensor needs no gradient; call requires_grad_() first");
-  if (is_fake() && thread_modes.tracer) {
-    auto attach = [](const Tensor& real) {
-      real.retain_grad();
-      return autograd::HookHandle();
-    };
-    static_cast<void>(autograd::hook_slot(*this, {"retain_grad", true, attach}));
-    return;
-  }
-  std::shared_ptr<autograd::Node> node = autograd::node_of(*this);
-  autograd::GradState& state = autograd::ensure_state(*this);
-  if (!node || state.retained) return;
-  state.retained = std::make_shared<Tensor>();
-  autograd::retain_grad_at(*node, state.node_input, state.retained);
+  if (!is_fake() || !thread_modes.tracer) return retain_on_tape(*this);
+  // Given the real tensor, or this one where the recording has a tape of its own.
+  auto attach = [](const Tensor& on_tape) {
+    retain_on_tape(on_tape);
+    return autograd::HookHandle();
+  };
+  static_cast<void>(autograd::hook_slot(*this, {"retain_grad", true, attach}));
 }
 
 }  // namespace tenon

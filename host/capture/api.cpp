@@ -34,10 +34,25 @@ bool passes_recorded_break(std::string_view what, std::source_location where,
   return follower->passes_break();
 }
 
+// What the body has written to a tensor that it captures is there before somebody reads it.
+void finish_writes(const Tensor& real, std::string_view what, std::source_location where) {
+  if (!thread_modes.tracer) [[likely]]
+    return;
+  if (const Follower* follower = Follower::current()) {
+    if (!follower->walk().is_to_be_written(real)) return;
+    if (passes_recorded_break(what, where)) return;
+  }
+  Trace* trace = Trace::current();
+  if (trace && trace->inputs().written.holds(real)) trace->graph_break(what, where);
+}
+
 // The tensor to read from: itself, or what a fake stands for.
 Tensor readable(const Tensor& t, std::string_view what, std::source_location where) {
   require(t.defined(), "{}: the tensor is undefined", what);
-  if (!t.is_fake()) return t;
+  if (!t.is_fake()) {
+    finish_writes(t, what, where);
+    return t;
+  }
   if (passes_recorded_break(what, where))
     if (const Tensor& real = Follower::current()->walk().real_of(t); real.defined()) return real;
   Trace* trace = Trace::current();
@@ -97,14 +112,14 @@ std::optional<Number> item_symbol(const Tensor& t, Dtype dtype) {
 
 void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what, bool is_announced) {
   RecordingItself ends_the_segment;  // in front of what runs uncompiled
-  if (passes_recorded_break(what, std::source_location::current(), is_announced)) {
+  if (passes_recorded_break(what, {}, is_announced)) {
     for (Tensor& t : tensors)
       if (t.defined() && t.is_fake()) t = Tensor(Follower::current()->walk().real_of(t));
     return new PauseRecording;
   }
   Trace* trace = Trace::current();
   if (!trace) return nullptr;
-  trace->graph_break(what, std::source_location::current(), is_announced);
+  trace->graph_break(what, {}, is_announced);
   for (Tensor& t : tensors)
     if (t.defined()) t = real_of(t);
   return new PauseRecording;
@@ -118,11 +133,11 @@ bool is_following() { return thread_modes.follower != nullptr; }
 }  // namespace detail
 
 // Whoever has the address may write there without being counted.
-static void* exposed_address(const Tensor& real) {
+static void* exposed_address(const Tensor& real, std::source_location where) {
   const TensorImpl* impl = impl_of(real);
   if (thread_modes.tracer)
     if (Trace* trace = Trace::current()) {
-      trace->graph_break("data_ptr()", std::source_location::current());
+      trace->graph_break("data_ptr()", where);
       trace->inputs().host_writes.watch(real);
     }
   if (impl->storage_ref) expose(*impl->storage_ref.get());
@@ -131,10 +146,10 @@ static void* exposed_address(const Tensor& real) {
 
 void* Tensor::data(std::source_location where) const {
   if (!defined()) detail::fail_undefined("data");
-  if (!is_fake()) return exposed_address(*this);
+  if (!is_fake()) return exposed_address(*this, where);
   if (!thread_modes.tracer && config::flags().functorch.fake_tensor_allow_unsafe_data_ptr_access)
     return nullptr;
-  return exposed_address(readable(*this, "data_ptr()", where));
+  return exposed_address(readable(*this, "data_ptr()", where), where);
 }
 
 void* Tensor::checked_data(Dtype wanted, std::source_location where) const {
@@ -182,10 +197,10 @@ void require_breaks_allowed(std::string_view what, std::source_location where) {
   if (!errors_on_break) [[likely]]
     return;
   fail(ErrorCode::graph_break,
-       "{} at {} needs a graph break, which compiler::ErrorOnGraphBreak forbids here; keep it out "
-       "of "
-       "the compiled callable, or allow it with ErrorOnGraphBreak(false) around it",
-       what, user_location(where));
+       "{}{} needs a graph break, which compiler::ErrorOnGraphBreak forbids here; keep it out of "
+       "the "
+       "compiled callable, or allow it with ErrorOnGraphBreak(false) around it",
+       what, at_place(where));
 }
 
 compiler::ErrorOnGraphBreak::ErrorOnGraphBreak(bool on)
@@ -218,8 +233,7 @@ const bool watches_the_host = (
         [](const Tensor& lent) {
           if (Trace* trace = Trace::current()) trace->inputs().host_writes.watch(lent);
         },
-    seeding_slot = [] { graph_break("the random seed is set", std::source_location::current()); },
-    true);
+    before_generator_slot = [](const char* what) { graph_break(what, {}); }, true);
 
 }  // namespace
 

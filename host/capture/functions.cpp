@@ -69,7 +69,7 @@ bool put_into_graph(Trace& trace, const std::shared_ptr<const WaitingFunction>& 
 // A graph break: what forward has given is there, and gets its history.
 void Trace::attach_outside(std::string_view what, const WaitingFunction& function,
                            FunctionTensors tensors) {
-  graph_break(what, std::source_location::current());
+  graph_break(what);
   recording_.why_not_followed = message("{} runs outside of the graph", what);
   std::vector<Tensor> fakes = tensors.results;
   for (auto* list : {&tensors.inputs, &tensors.results, &tensors.saved})
@@ -80,7 +80,7 @@ void Trace::attach_outside(std::string_view what, const WaitingFunction& functio
   for (size_t r = 0; r < fakes.size(); ++r) {
     if (!results[r].defined() || !results[r].requires_grad()) continue;
     // A captured tensor that forward gives needs a gradient from here on.
-    if (!fakes[r].is_fake()) fakes[r] = inputs_.stand_in_of(fakes[r]);
+    if (!fakes[r].is_fake()) fakes[r] = inputs_.stand_ins.fake_of(fakes[r]);
     if (fakes[r].defined()) mark_requires_grad(fakes[r], true);
   }
 }

@@ -97,7 +97,7 @@ const bool installed_grad_effects = [] {
     if (!trace->is_on_tape() && trace->fullgraph) throw WantsTape();
     // What was recorded before knows nothing of it.
     if (!trace->is_on_tape()) {
-      trace->graph_break("requires_grad_()", std::source_location::current());
+      trace->graph_break("requires_grad_()");
       trace->inputs().restart();
     }
     if (const Tensor& real = concrete_of(fake); real.defined()) real.requires_grad_(value);
@@ -122,8 +122,7 @@ const bool installed_grad_effects = [] {
   object_asked_slot = [] {
     Trace* trace = Follower::current() ? nullptr : Trace::current();
     if (trace && trace->leaves_body_out && !trace->is_on_tape())
-      trace->graph_break("is_same() of an argument and another tensor",
-                         std::source_location::current());
+      trace->graph_break("is_same() of an argument and another tensor");
   };
   autograd::behind_fake_slot = [](const Tensor& fake) -> Tensor {
     const Trace* trace = Follower::current() ? nullptr : Trace::current();

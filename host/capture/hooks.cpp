@@ -77,7 +77,7 @@ HookHandle hook_on_tape(const Tensor& t, const HookWish& wish) {
 
 HookHandle hook_in_trace(Trace& trace, const Tensor& t, const HookWish& wish) {
   if (trace.is_on_tape()) return hook_on_tape(t, wish);
-  Tensor fake = t.is_fake() ? t : trace.inputs().stand_in_of(t);
+  Tensor fake = t.is_fake() ? t : trace.inputs().stand_ins.fake_of(t);
   if (!fake.defined()) return attach_now(wish, t);
   GraphRecorder& recorder = recorder_of_thread();
   if (recorder.owns(fake)) {

@@ -130,7 +130,8 @@ GuardedCall TraceInputs::recorded_call() const {
           .metas = argument_metas_,
           .numbers = argument_numbers_,
           .env = env_,
-          .any_requires_grad = any_grad_};
+          .any_requires_grad = any_grad_,
+          .by_place = by_place};
 }
 
 Tensor TraceInputs::add_argument(size_t index, const TracePolicy& policy) {
@@ -167,14 +168,14 @@ Dims symbolic_strides(const Tensor& real, const Dims& sizes, ImplicitInput& met)
 }  // namespace
 
 Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body, SizesOf sizes) {
-  for (auto& [known, fake] : stand_ins_) {
+  for (auto& [known, fake] : stand_ins.all) {
     if (!same_head(known, real)) continue;
     note_same(real, fake, body);
     recorder_.as_fake(fake);  // adopts it where a new segment has begun
     return fake;
   }
   StorageRef storage;
-  for (auto& [known, fake] : stand_ins_)
+  for (auto& [known, fake] : stand_ins.all)
     if (shares_storage(known, real)) storage = impl_of(fake)->storage_ref;
   auto place = static_cast<uint32_t>(implicit.size());
   ImplicitInput& met = implicit.emplace_back(locate(real, body));
@@ -208,7 +209,7 @@ void TraceInputs::note_same(const Tensor& real, const Tensor& fake, const detail
 
 void TraceInputs::lift_gradient(const Tensor& leaf, const Tensor& gradient) {
   auto is_it = [&](const auto& known) { return same_head(known.first, gradient); };
-  if (std::ranges::any_of(stand_ins_, is_it)) return;
+  if (std::ranges::any_of(stand_ins.all, is_it)) return;
   ValueOrigin origin = origin_of(recorder_.as_fake(leaf));  // may lift the leaf
   auto place = static_cast<uint32_t>(implicit.size());
   add_input(gradient, meta_of(gradient), {}, {ValueOrigin::Kind::implicit, place});
@@ -241,16 +242,16 @@ Tensor TraceInputs::add_input(const Tensor& real, const TensorMeta& meta, Storag
     host_writes.watch(known.first);
     host_writes.watch(real);
   };
-  if (is_lent(real)) std::ranges::for_each(stand_ins_, watch_with);
-  stand_ins_.push_back({real, fake});
+  if (is_lent(real)) std::ranges::for_each(stand_ins.all, watch_with);
+  stand_ins.all.push_back({real, fake});
   return fake;
 }
 
 bool TraceInputs::meets_lent_memory(const CallArgs& call) const {
   bool any = false;
   auto look = [&](const Tensor& t) {
-    if (any || !t.defined() || t.is_fake() || !is_lent(t) || stand_in_of(t).defined()) return;
-    any = std::ranges::any_of(stand_ins_,
+    if (any || !t.defined() || t.is_fake() || !is_lent(t) || stand_ins.fake_of(t).defined()) return;
+    any = std::ranges::any_of(stand_ins.all,
                               [&](const auto& known) { return share_lent_memory(known.first, t); });
   };
   for (uint32_t i = 0; i < call.n_args; ++i) each_tensor(call.args[i], look);
@@ -262,7 +263,7 @@ Tensor TraceInputs::fake_for_result(const Tensor& real) {
   impl_of(fake)->ensure_extra().concrete = real;
   impl_of(fake)->keys |= bit(Key::meta);
   if (real.requires_grad()) mark_requires_grad(fake, true);
-  stand_ins_.push_back({real, fake});
+  stand_ins.all.push_back({real, fake});
   origins_.erase(impl_of(fake));  // of one that is gone
   recorder_.know_earlier(fake);   // somebody may keep it who never uses it
   return fake;
@@ -302,11 +303,12 @@ void TraceInputs::set_origin(const Tensor& fake, ValueOrigin origin) {
 void TraceInputs::add_known(const Tensor& real, const Tensor& fake, const ImplicitInput& met) {
   set_origin(fake, {ValueOrigin::Kind::implicit, static_cast<uint32_t>(implicit.size())});
   impl_of(fake)->ensure_extra().concrete = real;
-  stand_ins_.push_back({real, fake});
+  stand_ins.all.push_back({real, fake});
   implicit.push_back({.tensor = real,
                       .is_wrapped_number = is_wrapped_number(real),
                       .free_sizes = met.free_sizes,
-                      .dense = met.dense});
+                      .dense = met.dense,
+                      .is_by_place = met.is_by_place});
 }
 
 std::vector<Overlap> TraceInputs::segment_overlaps() const {
@@ -322,7 +324,7 @@ void TraceInputs::take_place(const Tensor& own, const Tensor& held) {
   if (auto known = origins_.find(impl_of(own)); known != origins_.end())
     set_origin(held, known->second);
   std::ranges::for_each(argument_fakes_, replace);
-  for (auto& [real, fake] : stand_ins_) replace(fake);
+  for (auto& [real, fake] : stand_ins.all) replace(fake);
 }
 
 // If the caller passed state(), only captured tensors in it and their gradients may be written. On
@@ -338,7 +340,7 @@ void TraceInputs::check_write(const Tensor& written) const {
   auto is_named = [&](const Tensor& real) {
     return !state_ || std::ranges::any_of(*state_, [&](const Tensor& t) { return is_of(t, real); });
   };
-  for (const auto& [real, fake] : stand_ins_) {
+  for (const auto& [real, fake] : stand_ins.all) {
     bool is_argument =
         std::ranges::any_of(argument_fakes_, [&](const Tensor& t) { return same_head(t, fake); });
     if (is_argument || !shares_storage(fake, written)) continue;
@@ -369,7 +371,7 @@ bool TraceInputs::changes_captured(const CallArgs& call) const {
   bool any = false;
   each_written(call, [&](const Tensor& written) {
     if (written.is_fake()) return;
-    for (const auto& [real, fake] : stand_ins_)
+    for (const auto& [real, fake] : stand_ins.all)
       if (same_head(real, written))
         any = any || fake.dim() != real.dim() ||
               !std::ranges::equal(fake.sizes(), real.sizes(), {}, &SymInt::word, &SymInt::word) ||
@@ -384,7 +386,7 @@ void TraceInputs::check_leaf_writes(const CallArgs& call) const {
   each_written(call, [&](const Tensor& written) {
     if (!written.requires_grad()) return;
     if (!written.is_fake()) return autograd::check_write(written, call.op->name);
-    for (const auto& [real, fake] : stand_ins_)
+    for (const auto& [real, fake] : stand_ins.all)
       if (shares_storage(fake, written)) autograd::check_write(real, call.op->name);
   });
 }
@@ -423,6 +425,7 @@ void TraceInputs::restart() {
   segment_inputs_.clear();
   segment_origins_.clear();
   segment_storages_.clear();
+  written.clear();
 }
 
 std::vector<detail::TensorHead*> TraceInputs::segment_heads(size_t n) const {
@@ -444,7 +447,7 @@ int32_t TraceInputs::references(const Tensor& fake) const {
   auto is_it = [&](const Tensor& t) { return same_head(t, fake); };
   return static_cast<int32_t>(
       std::ranges::count_if(argument_fakes_, is_it) +
-      std::ranges::count_if(stand_ins_, is_it, &std::pair<Tensor, Tensor>::second));
+      std::ranges::count_if(stand_ins.all, is_it, &std::pair<Tensor, Tensor>::second));
 }
 
 }  // namespace tenon

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "capture/host_writes.h"
+#include "capture/memory_of_inputs.h"
 #include "capture/recording.h"
 #include "capture/trace_policy.h"
 #include "core/function_ref.h"
@@ -78,12 +79,6 @@ class TraceInputs {
   std::vector<Overlap> segment_overlaps() const;
   /// Where an input of the segment is found after a run, also one that was written since.
   ValueOrigin origin_of(const Tensor& fake) const;
-  /// The fake for a captured tensor that the body has named, or undefined.
-  Tensor stand_in_of(const Tensor& real) const {
-    for (const auto& [known, fake] : stand_ins_)
-      if (same_head(known, real)) return fake;
-    return Tensor();
-  }
   /// Of a fake that outlives its segment; null where that is not known.
   const ValueOrigin* known_origin(const Tensor& fake) const {
     auto known = origins_.find(impl_of(fake));
@@ -100,6 +95,10 @@ class TraceInputs {
   std::vector<ImplicitInput> implicit;  ///< the captured tensors, in the order of their origins
   std::vector<SameTensor> same_tensors;
   HostWrites host_writes;
+  StandIns stand_ins;
+  WrittenMemory written;  ///< by the segment
+  std::vector<uint32_t>
+      by_place;  ///< tensor leaves that the body looks at by their place in memory
 
   /// The gradient that a leaf had before becomes an input.
   void lift_gradient(const Tensor& leaf, const Tensor& gradient);
@@ -120,9 +119,8 @@ class TraceInputs {
   std::vector<Tensor> argument_fakes_;
   std::vector<TensorMeta> argument_metas_;  // as they came in; in-place ops change the fakes'
   std::vector<Number> argument_numbers_;
-  std::map<size_t, SymInt> argument_items_;           // by tensor leaf
-  std::vector<std::pair<Tensor, Tensor>> stand_ins_;  // real, fake
-  std::vector<Tensor> segment_inputs_;                // real, parallel to the graph's inputs
+  std::map<size_t, SymInt> argument_items_;  // by tensor leaf
+  std::vector<Tensor> segment_inputs_;       // real, parallel to the graph's inputs
   std::vector<ValueOrigin> segment_origins_;
   std::vector<StorageRef> segment_storages_;  // of the fakes
   // By fake; of those that are gone it does not matter.

@@ -33,9 +33,18 @@ std::string what_of(const DisableOptions& options) {
 
 }  // namespace detail
 
+namespace {
+
+std::string name_and_reason(const OpEntry& op) {
+  bool by_flag = (op.def->tags & OpTags::recurrent) && !config::flags().dynamo.allow_rnn;
+  return by_flag ? op.name + " (dynamo.allow_rnn = false)" : op.name;
+}
+
+}  // namespace
+
 // Runs what is pending, then the operation itself.
 void Trace::run_outside(const CallArgs& call) {
-  if (!is_uncompiled()) graph_break(call.op->name, std::source_location::current());
+  if (!is_uncompiled()) graph_break(name_and_reason(*call.op));
   recording_.why_not_followed = message("{} runs outside of the graph", call.op->name);
   std::vector<Value> args(call.args, call.args + call.n_args);
   ArgumentLists lists;
@@ -70,9 +79,7 @@ void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
           "{} traced tensors were stored outside of the function, the first is {}, and "
           "capture.on_escape is \"error\"; return them instead",
           pending.size() + earlier.size(), pending.empty() ? earlier[0] : pending[0]);
-  if (!pending.empty())
-    graph_break("a traced tensor was stored outside of the function",
-                std::source_location::current());
+  if (!pending.empty()) graph_break("a traced tensor was stored outside of the function");
   for (const auto* list : {&pending, &earlier})
     for (const Tensor& fake : *list)
       if (Tensor real = concrete_of(fake); real.defined())

@@ -33,6 +33,7 @@ struct ImplicitInput {
   bool is_wrapped_number = false;  ///< a number in a tensor's place
   uint64_t free_sizes = 0;         ///< bit d: the size of dimension d is a symbol
   std::vector<DenseStep> dense;    ///< of strides that follow from such sizes
+  bool is_by_place = false;        ///< it matters where it begins in its memory
 };
 
 /// Another handle that the body read, which held the same tensor as an input.

@@ -71,6 +71,10 @@ std::string user_location(std::source_location where) {
   return message("{}:{}", report::shown_path(where.file_name()), where.line());
 }
 
+std::string at_place(std::source_location where) {
+  return where.line() ? message(" at {}", user_location(where)) : std::string();
+}
+
 Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRunner run_segment)
     : fullgraph(policy.fullgraph),
       callable(policy.callable),
@@ -138,6 +142,8 @@ void Trace::set_hooks() {
     log_recorded(recorder_.graph(), id);
     n_steps_ += !is_assertion(recorder_.graph().node(id));
     inputs_.check_writes(call);
+    inputs_.written.note(call, inputs_.stand_ins);
+    note_places(inputs_, call);
     mutates_ = mutates_ || has_effect(*call.op);
     has_mutated_ = has_mutated_ || mutates_;
     symbols_.emit_asserts();
@@ -168,14 +174,17 @@ bool Trace::stays_outside(const OpEntry& op) const {
 // ---- graph breaks
 
 void Trace::graph_break(std::string_view what, std::source_location where, bool is_announced) {
-  BodyScope::check(message("{} looks at data at {}", what, user_location(where)));
+  bool looks = where.line() != 0;  // what the host finds by itself has no place in the program
+  std::string problem =
+      message("{} {}{}", what, looks ? "looks at data" : "needs a graph break", at_place(where));
+  BodyScope::check(problem);
   if (!is_announced) require_breaks_allowed(what, where);
   require(!fullgraph || is_announced, ErrorCode::graph_break,
-          "{} looks at data at {}, and fullgraph = true forbids cutting the graph; return the "
-          "value, or use "
-          "tenon::where for a choice between tensors{}",
-          what, user_location(where), report::stack_if_verbose());
-  break_because(message("{} at {}", what, user_location(where)));
+          "{}, and fullgraph = true forbids cutting the graph; {}{}", problem,
+          looks ? "return the value, or use tenon::where for a choice between tensors"
+                : "keep it out of the body, or leave out fullgraph",
+          report::stack_if_verbose());
+  break_because(message("{}{}", what, at_place(where)));
 }
 
 void Trace::break_because(std::string reason) {

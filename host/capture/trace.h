@@ -81,7 +81,8 @@ class Trace {
   /// The real tensor of a fake, breaking the graph if need be.
   Tensor observe(const Tensor& fake, std::string_view what, std::source_location where);
   /// Ends the segment: `what` looks at data. Announced: also where breaks are forbidden.
-  void graph_break(std::string_view what, std::source_location where, bool is_announced = false);
+  void graph_break(std::string_view what, std::source_location where = {},
+                   bool is_announced = false);
   /// The element as a symbol. Only where symbols().captures_scalars().
   Number item_symbol(const Tensor& t, Dtype wanted);
   /// Runs what is pending, forward of a function last, whose results get their history.
@@ -163,5 +164,7 @@ void require_breaks_allowed(std::string_view what, std::source_location where);
 
 /// Names what a recording needs from the user's code: file:line of the innermost user frame.
 std::string user_location(std::source_location where);
+/// " at FILE:LINE"; nothing where the program's line is not known.
+std::string at_place(std::source_location where);
 
 }  // namespace tenon

@@ -39,22 +39,25 @@ RngState reserve_random(uint64_t n_blocks) {
   return taken;
 }
 
-void (*seeding_slot)() = nullptr;
+void (*before_generator_slot)(const char* what) = nullptr;
 
-static void finish_drawing() {
-  if (thread_modes.tracer && seeding_slot) seeding_slot();
+static void finish_drawing(const char* what) {
+  if (thread_modes.tracer && before_generator_slot) before_generator_slot(what);
 }
 
 void manual_seed(uint64_t seed) {
-  finish_drawing();
-  Generator& g = generator();
-  std::lock_guard lock(g.reserving);
-  g.state = {seed, 0};
+  finish_drawing("the random seed is set");
+  restore_rng_state({seed, 0});
 }
 
-uint64_t initial_seed() { return rng_state().seed; }
+uint64_t initial_seed() { return current_rng_state().seed; }
 
 RngState rng_state() {
+  finish_drawing("the state of the random numbers is read");
+  return current_rng_state();
+}
+
+RngState current_rng_state() {
   Generator& g = generator();
   std::lock_guard lock(g.reserving);
   return g.state;
@@ -67,7 +70,7 @@ void restore_rng_state(const RngState& state) {
 }
 
 void set_rng_state(const RngState& state) {
-  finish_drawing();
+  finish_drawing("the random seed is set");
   restore_rng_state(state);
 }
 

@@ -16,11 +16,12 @@ namespace tenon {
 /// Threads: safe.
 RngState reserve_random(uint64_t n_blocks);
 
-/// set_rng_state() for code that puts back what it found; bodies need not know.
+/// rng_state() and set_rng_state() for code that puts back what it found; bodies need not know.
+RngState current_rng_state();
 void restore_rng_state(const RngState& state);
-/// Told before the program sets the state inside of a body, whose operations so far draw from the
-/// old one. Set by capture/api.cpp.
-extern void (*seeding_slot)();
+/// Told, with what it does, before the program looks at the state or sets it inside of a body, whose
+/// operations so far draw from the old one. Set by capture/api.cpp.
+extern void (*before_generator_slot)(const char* what);
 
 /// While one lives, what this thread draws comes from `state`, which moves on, and not from the
 /// process's generator.

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/sym/shape_env.h"
 #include "graph/memory_budget.h"
-#include "guards/guard_set.h"
+#include "guards/guard_kind.h"
 #include "guards/tensor_numbers.h"
 #include "ops/autocast_state.h"
 
@@ -17,21 +17,6 @@ namespace tenon {
 using detail::Leaves;
 
 namespace {
-
-struct GuardKind {
-  /// Keeps what the recording has taken for granted.
-  void (*record)(GuardSet& guards, const GuardedCall& call);
-  /// Whether that holds for a call.
-  bool (*check)(const GuardSet& guards, const Leaves& leaves);
-  /// Why it does not, in one line; asked when it does not.
-  std::string (*why)(const GuardSet& guards, const Leaves& leaves);
-  /// A line for each guard.
-  std::string (*text)(const GuardSet& guards);
-  bool seen_in_body = false;  ///< the body shows what it does with it
-  bool is_basis = false;      ///< where it does not hold, later ones cannot be asked
-  /// Everything that does not hold, a line each; null: `why` says all.
-  std::string (*every)(const GuardSet& guards, const Leaves& leaves) = nullptr;
-};
 
 std::string goes_without_saying(const GuardSet&) { return ""; }
 
@@ -406,6 +391,7 @@ constexpr GuardKind kinds[] = {
      .text = tensors_text,
      .every = every_tensor},
     {.record = record_marks, .check = marks_match, .why = why_marks, .text = marks_text},
+    PlaceGuards::kind,
     Values<PlainValues>::kind,
     Values<Texts>::kind,
     Values<Numbers>::kind,

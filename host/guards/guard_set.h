@@ -47,6 +47,12 @@ struct SymbolLoad {
   uint32_t index, dim;
 };
 
+/// Where an argument begins in its memory.
+struct PlaceGuard {
+  uint32_t tensor;
+  int64_t offset;
+};
+
 /// Conditions that can be tested when the body has passed its number `index` to an operation: on
 /// that number, the earlier ones, and the arguments.
 struct NumberGuard {
@@ -60,7 +66,8 @@ struct GuardedCall {
   std::span<const TensorMeta> metas;  ///< by tensor leaf, as it came in
   std::span<const Number> numbers;    ///< by number leaf
   const ShapeEnv& env;
-  bool any_requires_grad = false;  ///< requires_grad of the arguments does not count
+  bool any_requires_grad = false;           ///< requires_grad of the arguments does not count
+  std::span<const uint32_t> by_place = {};  ///< tensor leaves that the body looks at by place
 };
 
 struct GuardSet {
@@ -70,6 +77,7 @@ struct GuardSet {
   std::vector<TensorGuard> tensors;
   /// By tensor: index of the first argument that is the same object; empty: all are distinct.
   std::vector<uint32_t> same_as;
+  std::vector<PlaceGuard> places;
   std::vector<detail::PlainLeaf> plain;
   std::vector<std::string> texts;
   std::vector<Number> numbers;    ///< of SymInt and SymFloat arguments; symbolic ones are free

@@ -46,9 +46,12 @@ const char* format_for(const std::vector<double>& values) {
   return exponent ? "%.4e" : whole ? "%.0f." : "%.4f";
 }
 
+// The program's own line is not known.
+constexpr std::source_location in_a_print{};
+
 template <class T>
 ElementText reals(const Tensor& t) {
-  std::vector<T> elements = t.to_vector<T>();
+  std::vector<T> elements = t.to_vector<T>(in_a_print);
   std::vector<double> values(elements.begin(), elements.end());
   const char* format = format_for(values);
   return [values = std::move(values), format](int64_t i) {
@@ -59,13 +62,13 @@ ElementText reals(const Tensor& t) {
 
 template <class T>
 ElementText integers(const Tensor& t) {
-  return [elements = t.to_vector<T>()](int64_t i) {
+  return [elements = t.to_vector<T>(in_a_print)](int64_t i) {
     return std::to_string(static_cast<int64_t>(elements[static_cast<size_t>(i)]));
   };
 }
 
 ElementText booleans(const Tensor& t) {
-  std::vector<bool> elements = t.to_vector<bool>();
+  std::vector<bool> elements = t.to_vector<bool>(in_a_print);
   return [elements](int64_t i) { return elements[static_cast<size_t>(i)] ? "true" : "false"; };
 }
 

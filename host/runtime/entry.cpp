@@ -212,6 +212,7 @@ bool Entry::captured_tensors_hold(const Leaves& leaves) const {
     const Tensor* handle = captured_handles[i];
     const Tensor& t = handle ? *handle : input_tensor({ValueOrigin::Kind::implicit, i}, {leaves});
     if (!t.defined() || !matches(*guard, t)) return false;
+    if (guard->offset && *guard->offset != t.storage_offset()) return false;
     bool is_kept = handle == &recorded.implicit[i].tensor;
     if (is_kept && t.head()->references.load(std::memory_order_relaxed) == 1)
       return false;  // the program has dropped or replaced it

@@ -67,5 +67,20 @@ TENON_PROGRAM(UnreadDrawsInABranch, 4) {
   log_with_later_draws(run, f);
 }
 
+// The state is read behind the draws before it, and what was drawn since is drawn again.
+TENON_PROGRAM(TheBodyKeepsItsPlaceInTheStream, 6) {
+  auto f = run.compile([](const Tensor& x, bool again) {
+    Tensor first = rand_like(x);
+    RngState place = rng_state();
+    Tensor second = randn({2});
+    if (again) set_rng_state(place);
+    return std::tuple(first, second, randn({2}), int64_t(place.offset));
+  });
+  for (int i = 0; i < 6; ++i) {
+    auto [first, second, third, offset] = f(ones({3 + i % 2}), i % 3 == 1);
+    run.log(first, second, third, offset, rand({1}));
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -14,12 +14,14 @@ SlotGuard::SlotGuard(const ImplicitInput& met)
       is_wrapped_number(met.is_wrapped_number),
       dense(met.dense) {
   free_sizes = met.free_sizes;
+  if (met.is_by_place) offset = met.tensor.storage_offset();
   for (DenseStep step : dense) free_strides |= uint64_t{1} << step.outer;
 }
 
 bool SlotGuard::holds(const Tensor& given) const {
   const detail::TensorHead* h = given.head();
   return matches(*this, given) && is_wrapped_number == tenon::is_wrapped_number(given) &&
+         (!offset || *offset == given.storage_offset()) &&
          std::ranges::all_of(dense, [h](DenseStep step) {
            return h->strides[step.outer] == h->strides[step.inner] * h->sizes[step.inner];
          });

@@ -27,6 +27,7 @@ struct SlotGuard : TensorGuard {
 
   bool is_wrapped_number;
   std::vector<DenseStep> dense;
+  std::optional<int64_t> offset;  ///< where it must begin in its memory
 };
 std::vector<SlotGuard> slot_guards(const Recording& recording);
 

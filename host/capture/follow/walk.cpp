@@ -43,6 +43,34 @@ bool Walk::has_written() const {
   return std::ranges::any_of(pending, [](const auto& step) { return has_effect(*step.op); });
 }
 
+// Fakes share memory where the tensors do that the recording has met.
+bool Walk::lies_in(const Tensor& real, const Tensor& fake) const {
+  auto is_it = [&](uint32_t object, const Tensor& given) {
+    return object != Path::no_object && shares_storage(at_.frame().objects[object], fake) &&
+           shares_storage(given, real);
+  };
+  for (uint32_t i = 0; i < at_.leaves().tensors.size(); ++i)
+    if (is_it(path().argument_objects()[i], *at_.leaves().tensors[i])) return true;
+  for (uint32_t i = 0; i < at_.frame().slots.size(); ++i)
+    if (is_it(path().object_at({ValueOrigin::Kind::implicit, i}), at_.frame().slots[i]))
+      return true;
+  return false;
+}
+
+bool Walk::is_to_be_written(const Tensor& real) const {
+  bool is = false;
+  for (const Path::Step& step : path().steps().subspan(begun_, at_.next_step() - begun_)) {
+    auto look_at = [&](ValueId value) {
+      uint32_t object = path().object_of(path().number_of(path().parts()[step.part], value));
+      is = is || lies_in(real, at_.frame().objects[object]);
+    };
+    std::span<const Value> args = path().args_of(step);
+    for (uint32_t i = 0; i < args.size(); ++i)
+      if (step.op->mutated_args >> i & 1) for_each_value(args[i], look_at);
+  }
+  return is;
+}
+
 // ---- segments
 
 const Tensor& Walk::real_of(const Tensor& fake) const {

@@ -43,6 +43,8 @@ class Walk {
   bool has_escapes(std::span<const Tensor> outputs) const;
   /// Whether a pending step writes, or draws random numbers.
   bool has_written() const;
+  /// Whether a pending step writes memory of a real tensor.
+  bool is_to_be_written(const Tensor& real) const;
 
   /// Whether the pending steps are a segment that gives all that the body holds, and has code.
   bool ends_segment(const SegmentCalls& calls);
@@ -75,6 +77,7 @@ class Walk {
  private:
   bool gives_what_is_held(const Path::Part& part) const;
   uint32_t object_of(const Tensor& t) const;
+  bool lies_in(const Tensor& real, const Tensor& fake) const;
   bool has_requests_of(const Path::Part& part) const;
   std::vector<const Tensor*> inputs_of(const Path::Part& part) const;
   bool finds_inputs(const Path::Part& part);

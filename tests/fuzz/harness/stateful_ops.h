@@ -16,6 +16,8 @@ inline bool is_of_floats(const Tensor& t) {
 }
 inline Tensor as_float(const Tensor& t) { return is_of_floats(t) ? t : t.to(Dtype::f32); }
 
+inline Tensor in_floats(const Tensor& t) { return t.dtype() == Dtype::f32 ? t : t.to(Dtype::f32); }
+
 inline bool same_sizes(const Tensor& a, const Tensor& b) {
   bool same = a.dim() == b.dim();
   for (int64_t d = 0; same && d < a.dim(); ++d) same = static_cast<bool>(a.size(d) == b.size(d));

@@ -364,13 +364,13 @@ class Course : Operands {
     say(a, "read, kind {}, n {}", kind, n);
     switch (kind) {
       case 0: {
-        double sum = 0;
-        for (float v : a.to(Dtype::f32).to_vector<float>()) sum += tamed(v);
+        double sum = 0;  // of a captured tensor itself, which no operation has looked at before
+        for (float v : in_floats(a).to_vector<float>()) sum += tamed(v);
         results_.numbers.push_back(sum);
         return;
       }
       case 1: {
-        Tensor own = a.to(Dtype::f32).contiguous();
+        Tensor own = a.is_contiguous() ? in_floats(a) : in_floats(a).contiguous();
         if (own.numel() > 0) w_.reals[n % 2] = tamed(own.data_ptr<float>()[0]);
         return;
       }

@@ -253,6 +253,18 @@ TENON_PROGRAM(APenaltyOnTheGradient, 4) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(APenaltyOnTheGradient, 2);
 
+TENON_PROGRAM(TheGradientBetweenTwoLayersIsKept, 4) {
+  Mlp net;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor hidden = net.in(x);
+    hidden.retain_grad();
+    net.out(hidden.relu()).sum().backward();
+    return hidden.grad() * 2.0;
+  });
+  for (int i = 0; i < 4; ++i) run.log(f(points(i)), net.in.weight.grad());
+}
+TENON_PROGRAM_IN_ONE_GRAPH(TheGradientBetweenTwoLayersIsKept, 4);
+
 TENON_PROGRAM(AStepOnAnArgumentThatIsCaptured, 4) {
   Tensor w = row({1, 2}).requires_grad_(), scale = row({3, 4}), other = row({5, 8});
   auto step = run.compile([&](const Tensor& x) {

@@ -1,0 +1,50 @@
+// Which memory is written, and which is looked at by place.
+#include "capture/memory_of_inputs.h"
+
+#include "capture/inputs.h"
+#include "core/tensor/each_tensor.h"
+#include "core/tensor/tensor_impl.h"
+#include "ops/op_table.h"
+
+#include <algorithm>
+
+namespace tenon {
+
+Tensor StandIns::fake_of(const Tensor& real) const {
+  for (const auto& [known, fake] : all)
+    if (same_head(known, real)) return fake;
+  return Tensor();
+}
+
+void WrittenMemory::note(const CallArgs& call, const StandIns& stand_ins) {
+  auto note_one = [&](const Tensor& t) {
+    Tensor real = t.is_fake() ? concrete_of(t) : t;
+    if (real.defined()) tensors_.push_back(std::move(real));
+    for (const auto& [known, fake] : stand_ins.all)
+      if (shares_storage(fake, t)) tensors_.push_back(known);
+  };
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (call.op->mutated_args >> i & 1) each_tensor(call.args[i], note_one);
+}
+
+bool WrittenMemory::holds(const Tensor& real) const {
+  return std::ranges::any_of(tensors_, [&](const Tensor& t) { return shares_storage(t, real); });
+}
+
+// Memory that the body has made begins where it did in the recording.
+void note_places(TraceInputs& inputs, const CallArgs& call) {
+  const Value& offset = call.args[call.n_args - 1];
+  if (!(call.op->def->tags & OpTags::by_place) || offset.tag == Tag::none) return;
+  const Tensor& seen = *call.args[0].as<Tensor>();
+  for (const auto& [real, fake] : inputs.stand_ins.all) {
+    if (!shares_storage(fake, seen) && !shares_storage(real, real_of(seen))) continue;
+    const ValueOrigin* origin = inputs.known_origin(fake);
+    if (!origin) continue;
+    if (origin->kind == ValueOrigin::Kind::implicit)
+      inputs.implicit[origin->index].is_by_place = true;
+    bool is_new = std::ranges::find(inputs.by_place, origin->index) == inputs.by_place.end();
+    if (origin->kind == ValueOrigin::Kind::leaf && is_new) inputs.by_place.push_back(origin->index);
+  }
+}
+
+}  // namespace tenon

@@ -1,0 +1,36 @@
+// What the operations of a body do with the memory of arguments and captured tensors.
+#pragma once
+
+#include "core/dispatch.h"
+
+#include <utility>
+#include <vector>
+
+namespace tenon {
+
+class TraceInputs;
+
+/// The fakes that stand for the real tensors which a recording has met.
+struct StandIns {
+  std::vector<std::pair<Tensor, Tensor>> all;  ///< real, fake
+  /// Undefined for a tensor that the body has not named.
+  Tensor fake_of(const Tensor& real) const;
+};
+
+/// Memory of real tensors that a segment writes when it runs: until then they are as they were.
+class WrittenMemory {
+ public:
+  void note(const CallArgs& call, const StandIns& stand_ins);
+  /// Whether the tensor lies in it.
+  bool holds(const Tensor& real) const;
+  void clear() { tensors_.clear(); }
+
+ private:
+  std::vector<Tensor> tensors_;
+};
+
+/// Remembers the arguments and captured tensors that an op looks at by their place in memory, as
+/// as_strided() with an offset does.
+void note_places(TraceInputs& inputs, const CallArgs& call);
+
+}  // namespace tenon

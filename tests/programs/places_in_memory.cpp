@@ -1,0 +1,108 @@
+// Tensors that begin elsewhere in their memory from call to call, and bodies that look at memory by
+// place or change how much of it a tensor has.
+#include "program.h"
+
+namespace tenon::programs {
+namespace {
+
+Tensor steps(int64_t n, int i = 0) { return ((arange(n) * (2 * i + 3)) % 7 - 3) * 0.5; }
+
+TENON_PROGRAM(ElementsByTheirPlaceInTheMemory, 24) {
+  Tensor memory = steps(40);
+  auto read = run.compile([](const Tensor& x) {
+    Tensor own = x.as_strided({2, 2}, {3, 1}), third = x.as_strided({2}, {2}, 3);
+    return std::tuple(own * 2.0, third + 1.0, x.sum());
+  });
+  auto write = run.compile([](const Tensor& x) {
+    x.as_strided({2, 2}, {3, 1}).mul_(2.0);
+    x.as_strided({2}, {2}, 3).add_(1.0);
+    return x * 1.0;
+  });
+  auto give = run.compile([](const Tensor& x) {
+    Tensor rest = x.slice(0, 1);
+    return std::pair(rest.as_strided({2}, {2}), rest.as_strided({2}, {2}, 0));
+  });
+  for (int i = 0; i < 8; ++i) {
+    int64_t first = i * 2 % 7;
+    Tensor x = memory.slice(0, first, first + 8 + i % 2);
+    auto [own, third, sum] = read(x);
+    run.log(own, third, sum, write(x));
+    auto [second, begin] = give(x);
+    second.add_(1.0);
+    run.log(second, begin, memory);
+    memory.mul_(0.5);
+  }
+}
+
+TENON_PROGRAM(ACapturedTensorThatIsReadByPlace, 16) {
+  Tensor memory = steps(40), window = memory.slice(0, 0, 8);
+  auto f = run.compile([&](const Tensor& x) {
+    window.slice(0, 2, 5).add_(x);
+    Tensor begin = window.as_strided({3}, {2}, 1);
+    begin.mul_(2.0);
+    return begin + window.as_strided({3}, {2}) * x;
+  });
+  for (int i = 0; i < 8; ++i) {
+    window = memory.slice(0, i % 4 * 3, i % 4 * 3 + 8);
+    run.log(f(steps(3, i)), memory);
+    memory.mul_(0.5);
+  }
+}
+
+TENON_PROGRAM(ItsOwnStridesAreSetByPlace, 16) {
+  Tensor memory = steps(24);
+  auto f = run.compile([](const Tensor& x) {
+    Tensor y = x.detach();
+    y.as_strided_({2, 2}, {2, 1}, 5);
+    y.mul_(2.0);
+    return std::pair(y.sum(0), x + 1.0);
+  });
+  for (int i = 0; i < 6; ++i) {
+    auto [sums, next] = f(memory.slice(0, i, i + 6));
+    run.log(sums, next, memory);
+    memory.mul_(0.5);
+  }
+}
+
+// Of what lies around the tensor in its memory, some is written, and read behind a write to the tensor.
+TENON_PROGRAM(ElementsAroundTheTensor, 16) {
+  Tensor memory = steps(24);
+  auto f = run.compile([](const Tensor& x, bool writes_around) {
+    Tensor around = x.as_strided({2, 2}, {2, 1}, 5);
+    x.mul_(2.0);
+    if (writes_around) around.add_(1.0);
+    return std::pair(around.sum(0), x.as_strided({4}, {3}) + 1.0);
+  });
+  for (int i = 0; i < 6; ++i) {
+    auto [sums, far] = f(memory.slice(0, i % 3, i % 3 + 6), i % 2 == 1);
+    run.log(sums, far, memory);
+    memory.mul_(0.5);
+  }
+}
+
+// It grows beyond its memory, or keeps some that it does not show.
+TENON_PROGRAM(AnArgumentGetsOtherSizes, 12) {
+  auto f = run.compile([](const Tensor& x, int64_t n) {
+    Tensor y = x * 2.0;
+    x.resize_({n, 2});
+    x.fill_(double(n));
+    return y.sum() + x.sum();
+  });
+  Tensor x = steps(6).reshape({3, 2});
+  for (int64_t n : {3, 4, 2, 6, 1, 0, 5}) run.log(f(x, n), x);
+}
+
+TENON_PROGRAM(ABufferGrowsToWhatIsPutThere, 12) {
+  Tensor buffer = zeros({0});
+  auto f = run.compile([&](const Tensor& x) {
+    buffer.resize_(x.sizes());
+    buffer.copy_(x);
+    buffer.mul_(2.0);
+    return buffer.sum();
+  });
+  for (int64_t n : {3, 4, 2, 6, 1, 0, 5}) run.log(f(steps(2 * n).reshape({n, 2})), buffer);
+}
+TENON_PROGRAM_IN_ONE_GRAPH(ABufferGrowsToWhatIsPutThere, 12);
+
+}  // namespace
+}  // namespace tenon::programs
