@@ -33,8 +33,8 @@ bool WrittenMemory::holds(const Tensor& real) const {
 
 // Memory that the body has made begins where it did in the recording.
 void note_places(TraceInputs& inputs, const CallArgs& call) {
-  const Value& offset = call.args[call.n_args - 1];
-  if (!(call.op->def->tags & OpTags::by_place) || offset.tag == Tag::none) return;
+  if (!(call.op->def->tags & OpTags::by_place)) return;
+  if (call.args[call.n_args - 1].tag == Tag::none) return;  // the offset
   const Tensor& seen = *call.args[0].as<Tensor>();
   for (const auto& [real, fake] : inputs.stand_ins.all) {
     if (!shares_storage(fake, seen) && !shares_storage(real, real_of(seen))) continue;
