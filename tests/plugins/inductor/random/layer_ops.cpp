@@ -149,8 +149,8 @@ void add_norms(std::vector<RandomOp>& ops) {
 
 /// The mask of a kind: none, two of truth, of which the second leaves rows without a key, numbers.
 Tensor mask_of(int64_t kind, const Tensor& query, const Tensor& key) {
-  Tensor row = arange(Number(query.size(-2)), Dtype::i64).unsqueeze(1);
-  Tensor column = arange(Number(key.size(-2)), Dtype::i64);
+  Tensor row = count_on(query, query.size(-2)).unsqueeze(1);
+  Tensor column = count_on(key, key.size(-2));
   if (kind == 2) return row + 2 > column;
   if (kind == 3) return logical_and(row.remainder(3) != 0, column != row);
   return kind == 4 ? (row - column).to(query.dtype()) * 0.125 : Tensor();
