@@ -232,11 +232,18 @@ std::string fault_of_gradients(const Recipe& recipe) {
   return "";
 }
 
+/// Whether its gradients depend on which of equal elements an op takes, which is the device's choice.
+bool chooses_among_equals(const Recipe& recipe) {
+  return is_on_gpu() && std::ranges::any_of(recipe.steps, [](const Step& step) {
+           return std::string_view(random_ops()[step.op].name) == "topk";
+         });
+}
+
 TEST_F(InductorRandom, GradientsAreThoseOfEagerKernels) {
   int64_t first = setting("TENON_RANDOM_FIRST", 0), faults = 0;
   for (int64_t seed = first; seed < first + setting("TENON_RANDOM_GRAPHS", 400); ++seed) {
     Recipe recipe = random_recipe(uint32_t(seed));
-    if (recipe.is_symbolic) continue;
+    if (recipe.is_symbolic || chooses_among_equals(recipe)) continue;
     std::string fault = fault_of_gradients(recipe);
     if (fault.empty()) continue;
     ADD_FAILURE() << "seed " << seed << ": " << fault << "\n"
