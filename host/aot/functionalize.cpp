@@ -224,7 +224,8 @@ Lowered Functionalizer::run() {
 
 void simplify_lowered(Graph& graph, const LowerOptions& options) {
   fold_constants(graph);
-  canonicalize(graph, {.keep_forward_copies = options.training});
+  canonicalize(
+      graph, {.keep_forward_copies = options.training, .keep_ends_of_gradients = options.training});
   if (options.merge_expressions) merge_common_subexpressions(graph);
   if (options.remove_dead_code) remove_dead_code(graph, {.keep_random = true});
 }

@@ -79,11 +79,12 @@ class Canonicalizer {
     return std::find(graph_.outputs().begin(), graph_.outputs().end(), v) != graph_.outputs().end();
   }
 
-  bool is_identity_view(const OpEntry& op, ValueId source, ValueId result) const {
+  bool is_identity_view(const Node& node, const OpEntry& op, ValueId source) const {
     if (!(op.tags & TN_TAG_VIEW) && !(op.def->tags & OpTags::relayout)) return false;
     bool needs_grad = graph_.value(source).flags.requires_grad;
-    return needs_grad == graph_.value(result).flags.requires_grad &&
-           !(needs_grad && op.def->vjp.kind == Vjp::Kind::none);
+    bool may_need_it = needs_grad || (options_.keep_ends_of_gradients && !node.is_backward);
+    return needs_grad == graph_.value(node.first_result).flags.requires_grad &&
+           !(may_need_it && op.def->vjp.kind == Vjp::Kind::none);
   }
 
   bool is_idle_copy(const Node& node, const OpEntry& op) const {
@@ -102,7 +103,7 @@ class Canonicalizer {
     if (!same_meta(graph_.value(source), graph_.value(result)) || is_output(result) ||
         classes_.is_written(source) || classes_.is_written(result))
       return false;
-    if (!is_identity_view(op, source, result) && !is_idle_copy(node, op)) return false;
+    if (!is_identity_view(node, op, source) && !is_idle_copy(node, op)) return false;
     replacement_[result] = source;
     dead_[n] = true;
     return true;

@@ -33,6 +33,9 @@ struct CanonicalOptions {
   /// Keep copies in a forward: the caller may write an input before the backward runs, and what was
   /// copied is not to be computed again from it.
   bool keep_forward_copies = false;
+  /// Keep views of a forward that gradients do not go through, as detach() is: values of a graph for
+  /// training do not tell whether they need one, and the forward may be differentiated again.
+  bool keep_ends_of_gradients = false;
 };
 /// Orders the operands of commutative ops by value and removes copies and views that change
 /// nothing.

@@ -63,5 +63,25 @@ TENON_PROGRAM(AFunctionBetweenOperationsOnTheSameWeight, 16) {
   }
 }
 
+// What a gradient does not go through, a second one does not either.
+TENON_PROGRAM(GradientsThatEndInTheBody, 8) {
+  Tensor w = row({2, -1}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x, int which) {
+    Tensor h = x * w, fixed = h.detach();
+    if (which == 1) fixed = (h * w).view({2}).detach().clone();
+    if (which == 2) {
+      NoGradGuard off;
+      fixed = h * w;
+    }
+    return (fixed * h * w).sum();
+  });
+  for (int i = 0; i < 6; ++i) {
+    Tensor slope = autograd::grad({f(row({1, float(i)}), i % 3)}, {w}, {.create_graph = true})[0];
+    w.set_grad({});
+    slope.square().sum().backward();
+    run.log(slope, w.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs
