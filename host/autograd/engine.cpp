@@ -17,6 +17,7 @@
 #include "autograd/accumulate_grad.h"
 #include "autograd/grad_state.h"
 #include "autograd/pass_streams.h"
+#include "autograd/tape.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 
@@ -128,7 +129,7 @@ class GradientPass {
       if (std::exchange(at->second, Mark::done) == Mark::done) continue;
       bool leads = std::ranges::any_of(
           node->next, [&](const Edge& edge) { return edge && tasks_[edge.node.get()].needed; });
-      if (leads) tasks_[node].needed = tasks_[node].runs = true;
+      if (leads || hides_edges(*node)) tasks_[node].needed = tasks_[node].runs = true;
     }
   }
 

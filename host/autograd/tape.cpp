@@ -231,6 +231,10 @@ std::shared_ptr<Node> make_refusing_node(std::string name, std::string why, Edge
   return node;
 }
 
+bool hides_edges(const Node& node) {
+  return node.next.empty() && dynamic_cast<const RefusingNode*>(&node) != nullptr;
+}
+
 }  // namespace tenon::autograd
 
 namespace tenon {

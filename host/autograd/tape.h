@@ -15,6 +15,8 @@ void note_origin(Node& node, const std::string& op);
 
 /// A node for results whose gradient cannot be had; passing through it throws `why`.
 std::shared_ptr<Node> make_refusing_node(std::string name, std::string why, Edges edges);
+/// Whether it is one that tells of no edges: it may hide a way to any input.
+bool hides_edges(const Node& node);
 
 /// While a recorder runs: the gradient of a leaf is about to be read, or to be replaced without
 /// being read. capture/grad_effects.cpp.

@@ -3,6 +3,7 @@
 
 #include "autograd/accumulate_grad.h"
 #include "autograd/grad_state.h"
+#include "autograd/tape.h"
 #include "core/error.h"
 
 #include <algorithm>
@@ -103,7 +104,7 @@ void TapeWalk::find_needed(const PassRequest& request) {
     if (std::exchange(v.left, true)) continue;
     bool leads = std::ranges::any_of(
         next, [&](uint32_t target) { return target != no_visit && visits[target].needed; });
-    if (leads) v.needed = v.runs = true;
+    if (leads || autograd::hides_edges(*v.node)) v.needed = v.runs = true;
   }
 }
 

@@ -253,6 +253,28 @@ TENON_PROGRAM(APenaltyOnTheGradient, 4) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(APenaltyOnTheGradient, 2);
 
+// Of a result that has no history for it: an error, and not the answer that none is wanted.
+TENON_PROGRAM(AGradientBehindAWholeStep, 4) {
+  Tensor w = row({2, 1}).requires_grad_();
+  auto f = run.compile(
+      [&](const Tensor& x) {
+        Tensor slope = autograd::grad({(x * w * w).sum()}, {w}, {.create_graph = true})[0];
+        return (slope * w).sum();
+      },
+      {.fullgraph = true});
+  for (int i = 0; i < 4; ++i) {
+    Tensor y = f(row({1, float(i)}));
+    try {
+      auto behind = autograd::grad({y * 2.0}, {w}, {.allow_unused = i % 2 == 1});
+      run.log(y.requires_grad(), behind[0].defined());
+    } catch (const UserError& error) {
+      bool asks_for_more =
+          std::string_view(error.what()).find("allow_unused") != std::string_view::npos;
+      run.log(y.requires_grad(), !asks_for_more);
+    }
+  }
+}
+
 TENON_PROGRAM(TheGradientBetweenTwoLayersIsKept, 4) {
   Mlp net;
   auto f = run.compile([&](const Tensor& x) {
