@@ -66,10 +66,11 @@ bool takes_symbol(BaseType base, ValueKind kind) {
   return (base == BaseType::integer || base == BaseType::sym_int) && kind == ValueKind::sym_int;
 }
 
-// Which schema argument each given one is; scalar functions are bound by position.
+// Which schema argument each given one is; by position for scalar functions, and where no name is
+// given.
 size_t index_of(const OpEntry& op, const Pt2Node& node, size_t position) {
   const Pt2NamedArgument& given = node.inputs[position];
-  if (node.kind == Pt2TargetKind::scalar_function) {
+  if (node.kind == Pt2TargetKind::scalar_function || given.name.empty()) {
     require(position < op.n_args, ErrorCode::bad_file, "{} takes {} arguments, found {}",
             node.target, op.n_args, node.inputs.size());
     return position;
