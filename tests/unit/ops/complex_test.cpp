@@ -95,6 +95,25 @@ TEST(Complex, ArithmeticWithComplexRealAndPlainNumbers) {
   EXPECT_EQ((complex_example().to(Dtype::c64) + 1).dtype(), Dtype::c64);
 }
 
+TEST(Complex, DifferencesTheOtherWayRound) {
+  Tensor z = complex_example();
+  expect_each([](const Tensor& x) { return rsub(x, Number(3), 2); },
+              [](Complex x) { return 3.0 - 2.0 * x; });
+  expect_each([](const Tensor& x) { return rsub(x, x * 3.0, 2); }, [](Complex x) { return x; });
+  EXPECT_EQ(complex_values(rsub(z, real(z)))[1], -Complex(0, complex_values(z)[1].imag()));
+}
+
+TEST(Complex, AnAdjointIsConjugated) {
+  Tensor m = complex_example().reshape({2, 2});
+  std::vector<Complex> in = complex_values(m);
+  for (const Tensor& found : {m.mH(), matrix_H(m), adjoint(m)})
+    EXPECT_EQ(complex_values(found.contiguous())[1], std::conj(in[2]));
+  Tensor plain = tensor({1.0, 2.0, 3.0, 4.0}).reshape({2, 2});
+  plain.mH().select(0, 0).fill_(7);
+  EXPECT_EQ(plain.to(Dtype::f64).to_vector<double>(), (std::vector<double>{7, 2, 7, 4}))
+      << "a view of real numbers";
+}
+
 TEST(Complex, QuotientsDoNotOverflow) {
   Tensor z = complex(full({1}, 1e30), full({1}, 1e30));
   EXPECT_EQ(complex_values(z / z)[0], Complex(1, 0));
