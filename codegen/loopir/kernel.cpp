@@ -118,7 +118,11 @@ class Builder {
   Id forwarded(const ValueNode& n, const Made& reader) {
     auto producer = made_.find(n.a);
     if (producer == made_.end()) return none;
-    Made& p = producer->second;
+    Id made = made_for(producer->second, n, reader);
+    if (n.c == none || made == none) return made;
+    return x_.apply(TN_F_SELECT, n.dtype, n.c, made, x_.number(int64_t{0}, n.dtype));
+  }
+  Id made_for(Made& p, const ValueNode& n, const Made& reader) {
     if (p.folded != none) return x_.value({value_folded, n.dtype, p.folded});
     bool in_place = p.stage == reader.stage || p.inner.empty();
     bool is_repeated = options_.repeats_long_rows && is_long(p);

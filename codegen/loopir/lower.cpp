@@ -58,6 +58,7 @@ class GraphLowering {
  private:
   void lower_inputs();
   void count_reads();
+  void find_overlaps();
   void lower_node(uint32_t number, const node& node);
   void lower_node_by_rules(const node& node);
   std::vector<uint32_t> find_memory() const;
@@ -80,6 +81,7 @@ void GraphLowering::run() {
   to_.tensors.resize(graph_.values());
   lower_inputs();
   count_reads();
+  find_overlaps();
   std::vector<uint32_t> updates;
   for (uint32_t i = 0; i < graph_.size(); ++i) {
     node n = graph_.at(i);
@@ -182,6 +184,28 @@ void GraphLowering::count_reads() {
     for (uint32_t r = 0; r < n.n_results; ++r)
       through += to_.reads[n.first_result + r] + to_.is_output[n.first_result + r];
     for_each_operand(n, [&](uint32_t v) { to_.reads[v] += is_view ? std::max(through, 1u) : 1; });
+  }
+}
+
+// Elements that overlap, as in windows, have one writer where they are a view of what is in memory.
+void GraphLowering::find_overlaps() {
+  std::vector<uint32_t> memory = find_memory();
+  to_.is_under_overlap.assign(graph_.values(), false);
+  for (uint32_t id : graph_.outputs()) {
+    if (id == TN_NO_VALUE || !graph_.value_at(id).is_tensor()) continue;
+    value v = graph_.value_at(id);
+    Ids sizes = to_.arguments.indices_of(v.dims()),
+        strides = to_.arguments.indices_of(v.stride_dims());
+    std::vector<std::pair<int64_t, int64_t>> steps;  // stride, size
+    for (size_t d = 0; d < sizes.size(); ++d)
+      if (int64_t size = to_.x.hint(sizes[d]), step = to_.x.hint(strides[d]); size > 1 && step > 0)
+        steps.emplace_back(step, size);
+    std::sort(steps.begin(), steps.end());
+    int64_t reach = 0;
+    for (auto [step, size] : steps) {
+      if (step <= reach) to_.is_under_overlap[memory[id]] = true;
+      reach += step * (size - 1);
+    }
   }
 }
 

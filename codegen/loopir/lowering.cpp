@@ -200,6 +200,10 @@ void Lowering::set(Id graph_value, Tensor t) {
   if (is_dear_scalar(t)) t = realised(t, name.c_str());
   bool shared = reads[graph_value] > 1 || (is_output[graph_value] && reads[graph_value] > 0);
   if (shared) t = cheap(t, name.c_str());
+  if (is_under_overlap[graph_value] && !as_view(t)) {
+    Ids promised = arguments.indices_of(info(graph_value).stride_dims());
+    t = stored(t, new_buffer(t.dtype, t.sizes, promised, name.c_str()), name.c_str());
+  }
   if (cost(t.value, options.most_operations) > options.most_operations)
     t = realised(t, name.c_str());
   tensors[graph_value] = std::move(t);

@@ -60,6 +60,7 @@ struct Lowering {
   std::vector<std::optional<Tensor>> tensors;  // by graph value
   std::vector<uint32_t> reads;                 // uses by ops that are not views, through views
   std::vector<bool> is_output;
+  std::vector<bool> is_under_overlap;  // an output shows its memory with elements that overlap
   LoweringOptions options;
 
   explicit Lowering(Program& p, const tn_compile_request& request, const LoweringOptions& options)

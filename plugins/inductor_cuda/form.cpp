@@ -260,7 +260,7 @@ void Planner::add(const Access& a) {
   unsigned width = std::min(plan_.form.vector, 16 / item);
   width = widest_access(program_, a, width, plan_.conditions.multiples);
   if (width == 1) return;
-  plan_.widths[{a.buffer, a.index}] = width;
+  plan_.widths[{a.buffer, a.index, a.lanes}] = width;
   unsigned& aligned = plan_.conditions.aligned[a.buffer];
   if (!is_scratch) aligned = std::max(aligned, width * item);
 }
@@ -271,21 +271,24 @@ void Planner::add_draw(const Access& a) {
   if (plan_.form.vector == 1 || a.lanes == none) return;
   unsigned width = std::min(plan_.form.vector, most);
   width = widest_access(program_, a, width, plan_.conditions.multiples);
-  if (width > 1) plan_.widths[{none, a.index}] = width;
+  if (width > 1) plan_.widths[{none, a.index, a.lanes}] = width;
 }
 
 // In rows each fold has a part for each warp; in columns a part for each thread serves all folds.
+// Rows of the kernel's own lie behind them and are read by 16 bytes.
 void Planner::count_folds() {
   int64_t threads = plan_.form.threads;
   if (plan_.form.kind == FormKind::columns) plan_.fold_bytes = threads * bytes_of_part;
   if (plan_.form.kind == FormKind::rows && threads > warp_size)
     plan_.fold_bytes = int64_t{plan_.nest.kernel.n_folds} * (threads / warp_size) * bytes_of_part;
+  plan_.fold_bytes = (plan_.fold_bytes + 15) / 16 * 16;
 }
 
 void Planner::add_scratch() {
   for (Id b : plan_.nest.kernel.scratch) {
     int64_t elements = 1;
     for (Id size : program_.buffers[b].sizes) elements *= x_.range(size).upper;
+    elements = std::max<int64_t>(elements, 1);  // a row of none has a place, too
     plan_.scratch[b] = plan_.scratch_bytes;
     plan_.scratch_bytes += (elements * loopir::item_size(program_.buffers[b].dtype) + 15) / 16 * 16;
   }
@@ -294,7 +297,7 @@ void Planner::add_scratch() {
                             plan_.scratch_bytes + plan_.fold_bytes <= options_.shared_bytes;
   if (!plan_.has_global_scratch()) return;
   for (auto& [access, width] : plan_.widths)  // elements of one unit do not lie beside each other
-    if (plan_.scratch.contains(access.first)) width = 1;
+    if (plan_.scratch.contains(access.buffer)) width = 1;
 }
 
 // One point has one thread, in which statements that share nothing, such as the corrections of an

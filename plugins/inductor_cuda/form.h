@@ -66,8 +66,14 @@ struct KernelPlan {
   bool is_open = false;            // points: the number of units is the parameter behind those
   bool has_checks = false;         // of positions or divisors: three parameters at the end
   Id units = none, blocks = none;
-  /// Neighbours of an access, by buffer (none: a draw of random numbers) and index.
-  std::map<std::pair<Id, Id>, unsigned> widths;
+  /// An access of lanes that are neighbours. What is an access of lanes in one stage may be one of a
+  /// single element in another.
+  struct Neighbours {
+    Id buffer;  ///< none: a draw of random numbers
+    Id index, lanes;
+    auto operator<=>(const Neighbours&) const = default;
+  };
+  std::map<Neighbours, unsigned> widths;
 
   int64_t fold_bytes = 0;  // shared memory that reductions of a block, or tiles, take
   Id across = none;        // tiles: the outer variable over which loads are neighbours

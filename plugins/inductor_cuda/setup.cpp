@@ -27,7 +27,7 @@ void Setup::plan(const loopir::Program& program, const std::vector<loopir::Acces
   constexpr int64_t alignment = 256;
   for (Id b : buffers_) {
     offsets_.push_back(bytes_);
-    int64_t bytes = loopir::bytes_of(program, program.buffers[b], {});
+    int64_t bytes = std::max<int64_t>(loopir::bytes_of(program, program.buffers[b], {}), 1);
     bytes_ += (bytes + alignment - 1) / alignment * alignment;
   }
 }
@@ -52,7 +52,7 @@ void Setup::prepare(tn_tensor* const* inputs, const Device& device, tn_stream* s
   if (is_empty()) return;
   std::lock_guard lock(guarding_);
   std::vector<uint64_t> versions = versions_of(inputs);
-  if (bytes_ == 0 || (is_made_ && versions == versions_)) return;
+  if (is_made_ && versions == versions_) return;
   is_made_ = false;
   if (!memory_) memory_ = tensor::empty({&bytes_, 1}, TN_U8, device.type, device.index);
   make();

@@ -164,8 +164,8 @@ void StatementEmitter::store_lanes(const Statement& s, std::span<Value* const> a
     return;
   }
   emit_where(f_, values_, guard, [&] {
-    auto width = f_.plan.widths.find({s.buffer, s.index});
-    unsigned together = width == f_.plan.widths.end() || count == 1 ? 1 : width->second;
+    bool is_together = s.store == Store::set || f_.plan.is_atomic;
+    unsigned together = is_together ? values_.width_of(s.buffer, s.index) : 1;
     for (unsigned lane = 0; lane < count; lane += together) {
       Value* element = values_.index(s.index, lane);
       if (together == 1)

@@ -123,7 +123,7 @@ Value* ValueEmitter::emit_load(Id v, const ValueNode& n, unsigned lane) {
 }
 
 unsigned ValueEmitter::width_of(Id buffer, Id index) const {
-  auto width = f_.plan.widths.find({buffer, index});
+  auto width = f_.plan.widths.find({buffer, index, lanes_});
   return width == f_.plan.widths.end() || count_ == 1 ? 1 : width->second;
 }
 

@@ -29,6 +29,8 @@ class ValueEmitter {
   /// `count` neighbours from the variable's number on; none, 1: no more neighbours.
   void set_lanes(Id variable, unsigned count) { lanes_ = variable, count_ = count; }
   unsigned lanes() const { return count_; }
+  /// How many of the lanes an access takes at once.
+  unsigned width_of(Id buffer, Id index) const;
   /// Threads for which it does not hold have nothing to do here: what they load is 0, and they find
   /// nothing wrong. Null: there are none.
   void set_guard(llvm::Value* guard) { guard_ = guard; }
@@ -60,7 +62,6 @@ class ValueEmitter {
   llvm::Value* emit_drawn(Id v, const loopir::ValueNode& n, unsigned lane);
   llvm::Value* emit_exact(const loopir::ValueNode& n, unsigned lane);
   bool keeps_doubles() const;
-  unsigned width_of(Id buffer, Id index) const;
   llvm::Value* emit_narrowed(const loopir::ValueNode& n, unsigned lane);
   static bool is_exponential(const loopir::ValueNode& n);
   bool all_is_narrow() const;

@@ -322,5 +322,94 @@ TEST_F(SimtForms, AGraphDrawsInOnePlace) {
   EXPECT_EQ(stats_of(*compiled("simt", graph))["extern_calls"], 2);
 }
 
+// ---- what random graphs found
+
+TEST_F(SimtForms, ARowThatTheKernelMakesIsReadUnderItsMask) {
+  auto graph = graph_of(R"(
+  input %x: f64[3, 4, 1] strides [1, 3, 12]
+  input %w: f64[4, 1, 1]
+  %r: f64[3, 4, 2] = aten.convolution.default(%x, %w, none, [2], [0], [1], true, [1], 4)
+  output %r
+)");
+  auto artifact = compiled("simt", graph);
+  Tensor x = randn({1, 4, 3}, Dtype::f64).permute({2, 1, 0});
+  EXPECT_LE(off(graph, *artifact, {x, randn({4, 1, 1}, Dtype::f64)}), 1e-12);
+}
+
+// The folded stage reads %a over its lanes; the table's lanes are others, and %a is one element.
+TEST_F(SimtForms, NeighboursInOneStageAreOneElementInAnother) {
+  auto graph = graph_of(R"(
+  symbol s in [2, inf] hint 6 from size(%x, 1)
+  input %x: f64[1, s]
+  input %w: f64[1, s]
+  %z: f64[1, s] = aten.full.default([1, s], 0.5, dtype=f64)
+  %c: bool[1, s] = aten.le.Scalar(%x, 1)
+  %y: f64[1, s] = aten.where.self(%c, %x, %z)
+  %f: f64[1] strides [s] = aten.select.int(%y, 1, 0)
+  %g: f64[1] = aten.add.Tensor(%f, %f)
+  %a: f64[1, s] = aten.select_scatter.default(%y, %g, 1, -1)
+  %b: bool[1, s] = aten.logical_not.default(%a)
+  %t: i64[1, s] = aten._to_copy.default(%b, dtype=i64)
+  %i: i64[1, s] = aten.sub.Scalar(%t, 1)
+  %r: f64[1, s, s] = aten.index.Tensor(%w, [%i])
+  %p: i64[1, 1] = aten.argmax.default(%a, -1, true)
+  output %p, %r
+)");
+  auto artifact = compiled("simt", graph);
+  for (int64_t s : {6, 5, 8})
+    EXPECT_LE(off(graph, *artifact, {randn({1, s}, Dtype::f64), randn({1, s}, Dtype::f64)}, {s}), 0)
+        << s;
+}
+
+TEST_F(SimtForms, ARowOfTheKernelsOwnMayHaveNoElements) {
+  auto graph = graph_of(R"(
+  input %x: i64[17, 20, 0]
+  input %y: i64[17, 1, 0]
+  %p: i64[17, 3, 2] = aten.constant_pad_nd.default(%y, [2, 0, 2, 0], 2.0)
+  %m: i64[] = aten.amax.default(%p)
+  %s: i64[17, 2, 0] strides [20, 1, 1] offset 17 = aten.slice.Tensor(%x, 1, -3, -1)
+  %t: i64[20, 17, 0] strides [1, 20, 1] = aten.permute.default(%x, [1, 0, 2])
+  %n: i64[17, 2, 0] = aten.minimum.default(%s, %m)
+  %d: i64[20, 17, 0] = aten.sub.Tensor(%t, %t)
+  %e: i64[17, 0] strides [2, 1] offset 1 = aten.select.int(%n, 1, -1)
+  %a: i64[20, 17, 0] = aten.add.Tensor(%d, %d)
+  %b: i64[20, 17, 0] = aten.sub.Tensor(%a, %e)
+  %v: i64[0] = aten.view.default(%b, [0])
+  %i: i64[0] = aten.remainder.Scalar(%v, 20)
+  %r: i64[17, 0, 0] = aten.index_select.default(%x, 1, %i)
+  output %m, %r
+)");
+  auto artifact = compiled("simt", graph);
+  Tensor x = zeros({17, 20, 0}, Dtype::i64), y = zeros({17, 1, 0}, Dtype::i64);
+  EXPECT_EQ(off(graph, *artifact, {x, y}), 0);
+}
+
+TEST_F(SimtForms, WhatIsMadeOfParametersOnceMayHaveNoElements) {
+  auto graph = graph_of(R"(
+  input %x: f32[3, 0]
+  input %w: f32[0] parameter static_address
+  %v: f32[0] = aten.cumsum.default(%w, 0)
+  %r: f32[3, 0] = aten.mul.Tensor(%x, %v)
+  output %r
+)");
+  CompileRequest request;
+  request.graph = graph;
+  request.stage = Stage::inference;
+  auto artifact = compile_with_backend("simt", request);
+  EXPECT_EQ(kernels_of(*artifact)[0]["prepacked"], true);
+  EXPECT_EQ(off(graph, *artifact, {zeros({3, 0}), zeros({0})}), 0);
+}
+
+// Windows that overlap are a view of memory in which each element has one writer.
+TEST_F(SimtForms, WindowsThatOverlapAreWrittenOnce) {
+  auto graph = graph_of(R"(
+  input %x: f32[40]
+  %y: f32[40] = aten.exp.default(%x)
+  %w: f32[19, 4] strides [2, 1] = aten.unfold.default(%y, 0, 4, 2)
+  output %w
+)");
+  EXPECT_LE(off(graph, *compiled("simt", graph), {randn({40})}), 1e-5);
+}
+
 }  // namespace
 }  // namespace tenon

@@ -8,6 +8,7 @@
 #include <inductor_cuda/saved/saved_form.h>
 #include <loopir/supported.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -23,6 +24,7 @@ struct tn_cuda_module {
 struct tn_cuda_kernel {
   SimtKernel run;
   const SimtFacts* facts;
+  std::string name;
 };
 
 namespace {
@@ -32,12 +34,15 @@ namespace {
 struct Ranges {
   std::map<const char*, size_t> bytes;  // by begin
   void add(const tn_tensor* t) {
-    if (t && t->storage) bytes[static_cast<const char*>(t->storage)] = t->storage_bytes;
+    if (!t || !t->storage) return;
+    size_t& known = bytes[static_cast<const char*>(t->storage)];
+    known = std::max<size_t>(known, t->storage_bytes);
   }
   bool has(const void* address, size_t n) const {
     auto* at = static_cast<const char*>(address);
-    auto after = bytes.upper_bound(at);
-    return after != bytes.begin() && at + n <= (--after)->first + after->second;
+    // Tensors that lie in others have ranges of their own.
+    return std::any_of(bytes.begin(), bytes.upper_bound(at),
+                       [&](const auto& range) { return at + n <= range.first + range.second; });
   }
 };
 thread_local Ranges* ranges = nullptr;
@@ -101,7 +106,7 @@ void release(tn_cuda_module* module) { delete module; }
 tn_status* find(tn_cuda_module* module, tn_str name, tn_cuda_kernel** out) {
   return barrier([&] {
     std::string symbol(sv(name));
-    tn_cuda_kernel made{module->image.kernel(symbol), module->image.facts(symbol)};
+    tn_cuda_kernel made{module->image.kernel(symbol), module->image.facts(symbol), symbol};
     if (!made.run || !made.facts) throw error(TN_NOT_FOUND, "no kernel " + symbol);
     *out = &module->kernels.emplace(symbol, made).first->second;
   });
@@ -118,7 +123,8 @@ tn_status* launch(tn_cuda_kernel* kernel, const tn_cuda_launch* how) {
                                      .shared_bytes = kernel->facts->shared_bytes,
                                      .cooperates = kernel->facts->cooperates != 0},
                                     how->args, may_touch);
-    if (!problem.empty()) throw error(TN_INTERNAL, "a thread " + problem);
+    if (!problem.empty())
+      throw error(TN_INTERNAL, "kernel " + kernel->name + ": a thread " + problem);
     if (!flag.check) return;
     std::string said = checks().at(static_cast<size_t>(flag.check) - 1);
     if (size_t at = said.find("{}"); at != std::string::npos)

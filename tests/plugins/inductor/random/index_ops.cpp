@@ -92,7 +92,7 @@ void add_writes(std::vector<RandomOp>& ops) {
       {"index_add", 2, false,
        [](Chooser& c, Step& s) { return c.take(s, numbers, true, 1) && c.has_size(s.in[0], 0, 2); },
        [](const Operands& o) {
-         Tensor at = arange(Number(o.in[0].size(0)), Dtype::i64).remainder(2);
+         Tensor at = count_on(o.in[0], o.in[0].size(0)).remainder(2);
          return index_add(o.in[0], 0, at, o.in[0]);
        }});
   ops.push_back({"scatter_add", 3, true,
@@ -117,7 +117,7 @@ void add_writes(std::vector<RandomOp>& ops) {
                    s.dtype = c.once_in(2) ? Dtype::i64 : c.once_in(2) ? Dtype::i32 : Dtype::f32;
                    return c.take(s, all_kinds, false, 1);
                  },
-                 [](const Operands& o) { return arange(Number(o.in[0].size(-1)), o.dtype()); }});
+                 [](const Operands& o) { return count_on(o.in[0], o.in[0].size(-1), o.dtype()); }});
   ops.push_back({"a size", 2, false,
                  [](Chooser& c, Step& s) { return c.take(s, numbers, false, 1); },
                  [](const Operands& o) { return o.in[0] + Number(o.in[0].size(0)); }});

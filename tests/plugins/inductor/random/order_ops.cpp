@@ -119,7 +119,7 @@ Tensor classes_of(const Tensor& t, SymInt classes) {
   std::vector<SymInt> sizes{t.size(0)};
   SymInt n = t.size(0);
   for (int64_t d = 2; d < t.dim(); ++d) sizes.push_back(t.size(d)), n = n * t.size(d);
-  return arange(Number(n), Dtype::i64).remainder(Number(classes)).view(SymIntList(sizes));
+  return count_on(t, n).remainder(Number(classes)).view(SymIntList(sizes));
 }
 
 void add_losses(std::vector<RandomOp>& ops) {

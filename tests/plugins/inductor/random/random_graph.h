@@ -40,9 +40,15 @@ struct Operands {
   /// Undefined where the layer has fewer.
   Tensor weight(size_t i) const {
     if (i >= step.weights.size()) return {};
-    return wide ? step.weights[i].to(Dtype::f64) : step.weights[i];
+    const Tensor& w = step.weights[i];
+    return w.to(in[0].device(), wide ? Dtype::f64 : w.dtype());
   }
 };
+
+/// 0, 1, ... below `end`, where `t` is.
+inline Tensor count_on(const Tensor& t, SymInt end, Dtype dtype = Dtype::i64) {
+  return arange(Number(end), dtype, {}, t.device());
+}
 
 /// A tensor of the recipe, by run.
 struct Value {

@@ -132,8 +132,8 @@ void add_interpolation(std::vector<RandomOp>& ops) {
                  [](const Operands& o) {
                    // A grid of its own numbers, which lie between the places that rounding decides.
                    const Tensor& t = o.in[0];
-                   Tensor x = arange(Number(t.size(2)), t.dtype()).unsqueeze(1) * 0.37 - 0.93;
-                   Tensor y = arange(Number(t.size(3)), t.dtype()) * 0.29 - 0.81;
+                   Tensor x = count_on(t, t.size(2), t.dtype()).unsqueeze(1) * 0.37 - 0.93;
+                   Tensor y = count_on(t, t.size(3), t.dtype()) * 0.29 - 0.81;
                    Tensor grid = stack({x + y * 0.5, y - x * 0.25}, -1).unsqueeze(0);
                    grid = grid.expand({t.size(0), t.size(2), t.size(3), SymInt(2)});
                    return grid_sampler_2d(t, grid, 0, o.step.n[1], o.step.n[2]);

@@ -70,7 +70,7 @@ void add_in_place(std::vector<RandomOp>& ops) {
                  [](Chooser& c, Step& s) { return take_written(c, s, numbers, 2); },
                  [](const Operands& o) {
                    Tensor t = o.in[0].clone();
-                   Tensor even = arange(Number(t.size(-1)), Dtype::i64).remainder(2) == 0;
+                   Tensor even = count_on(t, t.size(-1)).remainder(2) == 0;
                    if (o.step.n[1]) return t.masked_fill_(even.expand(t.sizes()), 1);
                    t.select(-1, 0).masked_fill_(t.select(-1, 0) == t.select(-1, 0), 2);
                    return t;
@@ -79,7 +79,7 @@ void add_in_place(std::vector<RandomOp>& ops) {
 
 /// Every second position of a dimension.
 Tensor every_second(const Tensor& t, int64_t d) {
-  return arange(Number(0), Number(t.size(d)), Number(2), Dtype::i64);
+  return arange(Number(0), Number(t.size(d)), Number(2), Dtype::i64, {}, t.device());
 }
 
 void add_at_positions(std::vector<RandomOp>& ops) {
@@ -92,14 +92,13 @@ void add_at_positions(std::vector<RandomOp>& ops) {
                    if (o.step.n[1]) return index_fill(t, d, at, 1);
                    return index_copy(t, d, at, index_select(t.flip({d}), d, at));
                  }});
-  ops.push_back(
-      {"scatter a number", 3, false,
-       [](Chooser& c, Step& s) { return take_written(c, s, all_kinds, 1); },
-       [](const Operands& o) {
-         const Tensor& t = o.in[0];
-         Tensor at = arange(Number(t.size(-1)), Dtype::i64).remainder(Number(t.size(o.step.n[0])));
-         return scatter(t, o.step.n[0], at.expand(t.sizes()), Number(1));
-       }});
+  ops.push_back({"scatter a number", 3, false,
+                 [](Chooser& c, Step& s) { return take_written(c, s, all_kinds, 1); },
+                 [](const Operands& o) {
+                   const Tensor& t = o.in[0];
+                   Tensor at = count_on(t, t.size(-1)).remainder(Number(t.size(o.step.n[0])));
+                   return scatter(t, o.step.n[0], at.expand(t.sizes()), Number(1));
+                 }});
   ops.push_back({"scatter_reduce", 4, true,
                  [](Chooser& c, Step& s) {
                    bool fits = take_written(c, s, floats, 5) && c.is_smooth(s.in[0]);
@@ -110,8 +109,7 @@ void add_at_positions(std::vector<RandomOp>& ops) {
                    constexpr const char* kinds[] = {"sum", "mean", "amax", "amin", "prod"};
                    const auto& n = o.step.n;
                    Tensor t = o.in[0].clamp(-2, 2);
-                   Tensor at =
-                       arange(Number(t.size(-1)), Dtype::i64).remainder(2).expand(t.sizes());
+                   Tensor at = count_on(t, t.size(-1)).remainder(2).expand(t.sizes());
                    return scatter_reduce(t, n[0], at, t.cos(), kinds[n[1]], n[2] != 0);
                  }});
   ops.push_back(
@@ -119,7 +117,7 @@ void add_at_positions(std::vector<RandomOp>& ops) {
        [](const Operands& o) {
          Tensor t = o.in[0].clone();
          Tensors at(size_t(o.step.n[0]));
-         at.push_back(arange(Number(t.size(o.step.n[0])), Dtype::i64).remainder(2));
+         at.push_back(count_on(t, t.size(o.step.n[0])).remainder(2));
          return index_put_(
              t, at, ones_like(t.reshape({-1}).slice(0, 0, SymInt(1)).sum()).to(t.dtype()), true);
        }});
