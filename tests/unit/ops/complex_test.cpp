@@ -114,6 +114,14 @@ TEST(Complex, AnAdjointIsConjugated) {
       << "a view of real numbers";
 }
 
+TEST(Complex, PaddingsHaveTheGradientsOfBothParts) {
+  Tensor parts = view_as_real(complex_example()).clone().requires_grad_();
+  Tensor z = view_as_complex(parts).reshape({1, 4});
+  view_as_real(add(pad(z, {2, 1}, "reflect"), pad(z, {2, 1}, "replicate"))).sum().backward();
+  EXPECT_EQ(parts.grad().to(Dtype::f64).to_vector<double>(),
+            (std::vector<double>{4, 4, 3, 3, 4, 4, 3, 3}));
+}
+
 TEST(Complex, QuotientsDoNotOverflow) {
   Tensor z = complex(full({1}, 1e30), full({1}, 1e30));
   EXPECT_EQ(complex_values(z / z)[0], Complex(1, 0));
