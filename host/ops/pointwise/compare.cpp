@@ -168,7 +168,7 @@ static constexpr OpDef
              .decomp =
                  [](const Tensor& x, const Tensor& y, double rtol, double atol, bool equal_nan) {
                    Tensor close = x == y;
-                   if (!is_floating(x.dtype())) {
+                   if (!is_floating(x.dtype()) && !is_complex(x.dtype())) {
                      Tensor a = x.to(Dtype::f64), b = y.to(Dtype::f64);
                      return close.logical_or((a - b).abs() <= b.abs() * rtol + atol);
                    }

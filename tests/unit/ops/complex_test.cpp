@@ -122,6 +122,19 @@ TEST(Complex, PaddingsHaveTheGradientsOfBothParts) {
             (std::vector<double>{4, 4, 3, 3, 4, 4, 3, 3}));
 }
 
+TEST(Complex, ImaginaryPartsCountWhereNumbersBecomeDoubles) {
+  Tensor z = complex_example().to(Dtype::c64);
+  std::vector<bool> close = isclose(z, z.conj()).to_vector<bool>();
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(close[i], complex_values(complex_example())[i].imag() == 0) << i;
+  EXPECT_EQ(isclose(z, z + 1e-9).to_vector<bool>(), std::vector<bool>(4, true));
+  Tensor power = float_power(z, Number(2));
+  EXPECT_EQ(power.dtype(), Dtype::c128);
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_NEAR(std::abs(complex_values(power)[i] - std::pow(complex_values(z)[i], 2)), 0, 1e-6);
+  EXPECT_THAT(message_of([&] { float_power(z, z); }), HasSubstr("complex"));
+}
+
 TEST(Complex, QuotientsDoNotOverflow) {
   Tensor z = complex(full({1}, 1e30), full({1}, 1e30));
   EXPECT_EQ(complex_values(z / z)[0], Complex(1, 0));
