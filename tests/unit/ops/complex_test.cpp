@@ -135,6 +135,15 @@ TEST(Complex, ImaginaryPartsCountWhereNumbersBecomeDoubles) {
   EXPECT_THAT(message_of([&] { float_power(z, z); }), HasSubstr("complex"));
 }
 
+TEST(Complex, ALogicalOpAsksForNumbersOtherThanZero) {
+  Tensor z = complex(tensor({0.0, 0.0, 1.0}), tensor({0.0, 2.0, 0.0}));
+  using Truths = std::vector<bool>;
+  EXPECT_EQ(logical_not(z).to_vector<bool>(), (Truths{true, false, false}));
+  EXPECT_EQ(logical_and(z, real(z)).to_vector<bool>(), (Truths{false, false, true}));
+  EXPECT_EQ(logical_or(z, real(z)).to_vector<bool>(), (Truths{false, true, true}));
+  EXPECT_EQ(logical_xor(real(z), z).to_vector<bool>(), (Truths{false, true, false}));
+}
+
 TEST(Complex, QuotientsDoNotOverflow) {
   Tensor z = complex(full({1}, 1e30), full({1}, 1e30));
   EXPECT_EQ(complex_values(z / z)[0], Complex(1, 0));
