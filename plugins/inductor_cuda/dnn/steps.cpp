@@ -241,8 +241,23 @@ bool DnnSteps::keep_without_bias(Convolution c, size_t before, const View& to) {
   return true;
 }
 
+/// Whether the source has as many windows as the gradient has pixels. It may have more where a
+/// transposed convolution adds to its end, which the library does not know.
+bool DnnSteps::is_of_all_windows(const ConvolutionGradient& g) const {
+  const View& source = g.of_weights ? g.operand : g.result;
+  const View& weights = g.of_weights ? g.result : g.operand;
+  for (size_t d = 0; d < 3; ++d) {
+    int64_t reach = g.dilation[d] * (*x_.number_of(weights.sizes[2 + d]) - 1) + 1;
+    int64_t room = *x_.number_of(source.sizes[2 + d]) + 2 * g.padding[d] - reach;
+    if (room / g.stride[d] + 1 != *x_.number_of(g.gradient.sizes[2 + d])) return false;
+  }
+  return true;
+}
+
 bool DnnSteps::add(const ConvolutionGradient& given) {
-  if (!is_known({&given.gradient, &given.operand, &given.result}, given)) return false;
+  if (!is_known({&given.gradient, &given.operand, &given.result}, given) ||
+      !is_of_all_windows(given))
+    return false;
   size_t before = l_.steps.size();
   ConvolutionGradient g = given;
   auto all = [&](const View& v) { return image(v, *x_.number_of(v.sizes[1]), g.name); };

@@ -30,6 +30,7 @@ class DnnSteps {
  private:
   template <class Step>
   bool is_known(std::initializer_list<const loopir::View*> views, const Step& step) const;
+  bool is_of_all_windows(const loopir::ConvolutionGradient& g) const;
   bool is_channels_last(const loopir::View& v) const;
   loopir::View channels_last(int32_t dtype, const Ids& sizes, const std::string& name);
   loopir::View image(const loopir::View& v, int64_t channels, const std::string& name);

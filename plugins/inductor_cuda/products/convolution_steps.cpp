@@ -60,7 +60,9 @@ ConvolutionSteps::Shape ConvolutionSteps::shape_of(const View& source, const Vie
   s.depth = x_.multiply(s.channels, s.taps);
   s.pixel_count = x_.product_of(s.pixels);
   s.is_pointwise = groups == 1 && x_.is(s.taps, 1);
-  for (size_t d = 0; d < 3; ++d) s.is_pointwise &= stride[d] == 1 && padding[d] == 0;
+  // A source may have more than its windows reach: what a transposed convolution adds at its end.
+  for (size_t d = 0; d < 3; ++d)
+    s.is_pointwise &= stride[d] == 1 && padding[d] == 0 && source.sizes[2 + d] == s.pixels[d];
   return s;
 }
 

@@ -82,6 +82,9 @@ TEST_F(GpuConvolutions, OfAllGeometries) {
                        [](auto& in) { return conv2d(in[0], in[1], {}, {2}); });
     expect_convolution("transposed" + of, Dtype::f32, {x, small({8, 16, 3, 3}), bias},
                        [](auto& in) { return conv_transpose2d(in[0], in[1], in[2], {2}, {1}); });
+    expect_convolution(
+        "transposed, more than its windows" + of, Dtype::f32, {x, small({8, 96, 1, 1})},
+        [](auto& in) { return conv_transpose2d(in[0], in[1], {}, {1}, {0}, {1}, 1, {2}); });
     expect_convolution("channels last" + of, Dtype::f32, {x, weights, bias}, [](auto& in) {
       Tensor last = in[0].permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
       return conv2d(last, in[1], in[2], {1}, {1}).relu();

@@ -400,6 +400,18 @@ TEST_F(SimtForms, WhatIsMadeOfParametersOnceMayHaveNoElements) {
   EXPECT_EQ(off(graph, *artifact, {zeros({3, 0}), zeros({0})}), 0);
 }
 
+TEST_F(SimtForms, ATransposedConvolutionMayAddToItsEnd) {
+  auto graph = graph_of(R"(
+  symbol s in [2, 100] hint 4 from size(%x, 0)
+  input %x: f32[s, 128, 1]
+  input %w: f32[128, 128, 1]
+  %r: f32[s, 128, 2] = aten.convolution.default(%x, %w, none, [1], [0], [2], true, [1], 1)
+  output %r
+)");
+  auto artifact = compiled("simt", graph);
+  EXPECT_LE(off(graph, *artifact, {randn({4, 128, 1}), randn({128, 128, 1})}, {4}), 1e-4);
+}
+
 // Windows that overlap are a view of memory in which each element has one writer.
 TEST_F(SimtForms, WindowsThatOverlapAreWrittenOnce) {
   auto graph = graph_of(R"(
