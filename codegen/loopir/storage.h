@@ -13,6 +13,10 @@
 
 namespace loopir {
 
+/// Whether the op looks at its operands' storage by place: it says so, or it sees their bytes as
+/// elements of another type, which only fit where the elements lie as promised.
+bool looks_by_place(const tenon::plugin::graph& graph, const tenon::plugin::node& n);
+
 /// By graph value: whether an op looks at its storage by place.
 std::vector<bool> values_seen_by_place(const tenon::plugin::graph& graph);
 

@@ -56,6 +56,10 @@ Tensor contiguous_of(const Tensor& t) { return converted(t, t.dtype()); }
 
 Tensor converted(const Tensor& t, Dtype dtype) {
   if (t.dtype() == dtype && t.is_contiguous()) return t;
+  require(
+      is_complex(dtype) || !is_complex(t.dtype()), ErrorCode::unsupported,
+      "the op computes on real numbers only, found {}; take the parts apart with view_as_real()",
+      t);
   Tensor out = make_tensor(contiguous_meta(t.sizes(), dtype));
   copy_elements(out, t);
   return out;

@@ -11,6 +11,7 @@
 #include "core/kernels/pointwise_loop.h"
 #include "core/scalar/simple_powers.h"
 #include "ops/forms/complex_forms.h"
+#include "ops/number_roles.h"
 #include "ops/promotion.h"
 #include "ops/shapes.h"
 
@@ -41,6 +42,7 @@ struct PointwiseState {
   uint32_t exponent[Formula::max_entries] = {};  // bit i: input i, and no other, makes exponents
   uint64_t promoting = 0;  // bit i: argument i, when a number, takes part in promotion
   uint64_t scaling = 0;    // bit i: argument i is a factor that has to fit the result's dtype
+  uint64_t bounding = 0;   // bit i: argument i, when a number, is a bound
   std::atomic<Plan*> plans{nullptr};
   std::mutex binding;
 };
@@ -48,18 +50,6 @@ struct PointwiseState {
 namespace {
 
 constexpr size_t max_inputs = formula::max_inputs, max_results = 8;
-
-// Numbers under these names take part in promotion; others (alpha, negative_slope, ...) only
-// convert.
-bool promotes(const SchemaArg& arg) {
-  return arg.type.base == BaseType::scalar &&
-         (arg.name == "other" || arg.name == "exponent" || arg.name == "self" ||
-          arg.name == "min" || arg.name == "max");
-}
-
-bool scales(const SchemaArg& arg) {
-  return arg.type.base == BaseType::scalar && arg.name == "alpha";
-}
 
 uint32_t divisors_of(const ScalarProgram& program) {
   uint32_t inputs = 0;
@@ -81,6 +71,7 @@ uint32_t divisors_of(const ScalarProgram& program) {
   for (size_t i = 0; i < op.schema.args.size(); ++i) {
     fresh->promoting |= uint64_t{promotes(op.schema.args[i])} << i;
     fresh->scaling |= uint64_t{scales(op.schema.args[i])} << i;
+    fresh->bounding |= uint64_t{bounds(op.schema.args[i])} << i;
   }
   PointwiseState* expected = nullptr;
   if (op.pointwise.compare_exchange_strong(expected, fresh, std::memory_order_acq_rel))
@@ -186,6 +177,16 @@ void read_number(Number number, bool with_value, Inputs& in) {
   ++in.n;
 }
 
+[[gnu::noinline]] void fit_bounds(const CallArgs& call, Inputs& in) {
+  size_t n = 0;
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    bool is_number = call.args[i].is_number();
+    if (is_number && in.state->bounding >> i & 1)
+      in.bits[n] = fitted_bound(in.number(n), in.promoted);
+    n += is_number || call.args[i].tag == Tag::tensor;
+  }
+}
+
 // `with_values` false: only what the meta function needs, so that symbolic numbers stay symbolic.
 void read_inputs(const CallArgs& call, bool with_values, Inputs& in) {
   in.state = &state_of(*call.op);
@@ -207,6 +208,8 @@ void read_inputs(const CallArgs& call, bool with_values, Inputs& in) {
   in.promoted = promoted_type(call, f, promotion);
   if (in.state->scaling && !is_floating(in.promoted)) [[unlikely]]
     check_factors(call, in.state->scaling, in.promoted);
+  if (in.state->bounding && with_values && !is_floating(in.promoted)) [[unlikely]]
+    fit_bounds(call, in);
 }
 
 const BoundProgram* find_plan(const PointwiseState& state, const PointwiseState::Key& key) {

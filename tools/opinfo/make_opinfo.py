@@ -8,7 +8,8 @@ and with --grad, where the operator has gradients,
   DTYPE/OP.N.grad.pt2         a loss: the sum of the results times fixed numbers; the floating
                               arguments, as far as PyTorch differentiates, are its parameters
   DTYPE/OP.N.grad.io.safetensors   out.0 and grad.pN
-Files of tensors have no complex128: such values go in and out as pairs of real numbers.
+Files of tensors have no complex128: such values go in and out as pairs of real numbers, as complex
+parameters do.
 What PyTorch itself cannot export is listed in DTYPE/left_out.K.txt with its reason, K being the
 part of --part, as are samples whose results are random.
 
@@ -18,6 +19,7 @@ product nor its tests run this.
   make_opinfo.py --out opinfo                              # float32, 20 samples an op
   make_opinfo.py --out opinfo --dtype bfloat16 --samples 5 --only 'fft.*'
   make_opinfo.py --out opinfo --grad --part 0/2            # the first half of the operators
+  make_opinfo.py --out opinfo_core --core                  # as run_decompositions() leaves them
   tenon check opinfo/float32 --isolate --backend eager,aot_eager,inductor
 """
 
@@ -65,8 +67,9 @@ class Call(nn.Module):
         self.kept = []
         for i in self.places:
             t = self.leaves[i]
-            if t.is_floating_point() and is_parameter(t):
-                self.register_parameter(f"p{i}", nn.Parameter(t.detach().clone()))
+            if (t.is_floating_point() or t.is_complex()) and is_parameter(t):
+                kept = torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
+                self.register_parameter(f"p{i}", nn.Parameter(kept.detach().clone()))
                 self.kept.append(i)
         self.places = [i for i in self.places if i not in self.kept]
 
@@ -79,7 +82,8 @@ class Call(nn.Module):
             is_pairs = self.leaves[i].dtype == torch.complex128
             leaves[i] = torch.view_as_complex(t) if is_pairs else t
         for i in self.kept:
-            leaves[i] = getattr(self, f"p{i}")
+            p = getattr(self, f"p{i}")
+            leaves[i] = torch.view_as_complex(p) if self.leaves[i].is_complex() else p
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         out = [t for t in pytree.tree_leaves(self.op(*args, **kwargs)) if isinstance(t, torch.Tensor)]
         return self.loss(out) if self.kept else tuple(as_pairs(t) for t in out)
@@ -119,7 +123,7 @@ def recorded(module, inputs, grad):
     return io
 
 
-# Parameters are all floating tensors; where PyTorch has no gradient for one of them, those for which
+# Parameters are all floating tensors, and complex ones as pairs; where PyTorch has no gradient for one of them, those for which
 # the database wants gradients.
 def call_of(op, args, kwargs, grad):
     if not grad:
@@ -136,7 +140,7 @@ def call_of(op, args, kwargs, grad):
     return Call(op, args, kwargs, lambda t: True)
 
 
-def write(op, sample, path, grad):
+def write(op, sample, path, grad, core):
     args, kwargs = (sample.input, *sample.args), sample.kwargs
     if isinstance(sample.input, torch.Tensor) and sample.input.layout != torch.strided:
         raise LeftOut("is sparse")
@@ -147,6 +151,8 @@ def write(op, sample, path, grad):
     inputs = module.inputs()
     io = recorded(module, inputs, grad)
     exported = torch.export.export(module, inputs, strict=False)
+    if core:
+        exported = exported.run_decompositions()
     for node in exported.graph.nodes:
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             raise LeftOut("has random results")
@@ -165,11 +171,11 @@ def first_line(error):
     return next(iter(str(error).strip().splitlines()), "")[:160]
 
 
-def export_sample(op, sample, folder, label, grad, left_out):
+def export_sample(op, sample, folder, label, grad, core, left_out):
     path = os.path.join(folder, label)
     signal.alarm(30)
     try:
-        write(op, sample, path, grad)
+        write(op, sample, path, grad, core)
     except Exception as error:
         left_out.write(f"{label}: {type(error).__name__}: {first_line(error)}\n")
         if os.path.exists(path + ".pt2"):
@@ -188,7 +194,7 @@ def export_op(op, dtype, options, folder, left_out):
             samples = op.sample_inputs("cpu", dtype, requires_grad=grad)
             for n, sample in zip(range(options.samples), samples):
                 label = f"{name}.{n}" + (".grad" if grad else "")
-                export_sample(op, sample, folder, label, grad, left_out)
+                export_sample(op, sample, folder, label, grad, options.core, left_out)
         except Exception as error:
             left_out.write(f"{name}: no more samples: {first_line(error)}\n")
 
@@ -199,6 +205,7 @@ def main():
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--samples", type=int, default=20, help="of an operator")
     parser.add_argument("--grad", action="store_true", help="also losses with their gradients")
+    parser.add_argument("--core", action="store_true", help="decomposed into core ATen ops")
     parser.add_argument("--only", default="", help="a regular expression over operators' names")
     parser.add_argument("--part", default="0/1", help="K/N: the K-th of N parts")
     options = parser.parse_args()

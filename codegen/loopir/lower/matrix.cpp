@@ -371,7 +371,7 @@ void lower_extern(Lowering& to, const node& n) {
   e.op = n.op;
   e.name = std::string(sv(n.op_name));
   e.node = std::make_unique<tenon::plugin::owned_node>(n);
-  e.looks_by_place = (n.tags & TN_TAG_BY_PLACE) != 0;
+  e.looks_by_place = looks_by_place(to.graph, n);
   // What stands behind an opaque argument, a function of the host's, may do anything.
   e.has_effect = (n.tags & TN_TAG_SIDE_EFFECT) != 0 ||
                  std::any_of(n.arguments().begin(), n.arguments().end(),

@@ -48,6 +48,25 @@ struct Promotion {
   }
 };
 
+bool is_bounding(const node& n) {
+  constexpr std::string_view names[] = {"aten.clamp.default", "aten.clip.default",
+                                        "aten.clamp_min.default", "aten.clamp_max.default",
+                                        "aten.hardtanh.default"};
+  return std::ranges::find(names, sv(n.op_name)) != std::end(names);
+}
+
+// A bound that no element can reach bounds nothing: -1 is 0 for u8, not 255.
+tn_arg fitted_bound(tn_arg bound, int32_t dtype) {
+  if (kind_of(dtype) != 1 || dtype == TN_I64) return bound;
+  int width = dtype == TN_I32 ? 32 : dtype == TN_I16 ? 16 : 8;
+  int64_t low = dtype == TN_U8 ? 0 : -(int64_t{1} << (width - 1));
+  int64_t high = low + (int64_t{1} << width) - 1;
+  if (bound.kind == TN_ARG_INT) bound.u.i = std::clamp(bound.u.i, low, high);
+  if (bound.kind == TN_ARG_FLOAT)
+    bound.u.f = std::clamp(bound.u.f, static_cast<double>(low), static_cast<double>(high));
+  return bound;
+}
+
 /// One call of a formula.
 struct Call {
   Lowering& to;
@@ -72,7 +91,7 @@ struct Call {
         const Tensor& t = to.tensor_arg(a);
         p.join(t.ndim() ? 0 : 1, t.dtype);
       } else {
-        p.join(2, to.arguments.dtype_of_number(a));
+        join_number(p, to.arguments.dtype_of_number(a));
       }
     }
     compute = p.result();
@@ -80,11 +99,22 @@ struct Call {
     compute = compute_type(compute);
   }
 
+  // Numbers that only convert, as addcmul's value, leave integers integers.
+  void join_number(Promotion& p, int32_t dtype) const {
+    int32_t result = to.info(n.first_result).dtype;
+    bool only_converts = is_floating(dtype) && kind_of(result) == 1;
+    if (!only_converts) p.join(2, dtype);
+  }
+
+  Id number(const tn_arg& a, int32_t dtype) const {
+    return to.arguments.number(is_bounding(n) ? fitted_bound(a, dtype) : a, dtype);
+  }
+
   Id input(uint32_t i, std::span<const Id> indices) {
     Expressions& x = to.x;
     const tn_arg& a = n.arguments()[f.input_args[i]];
     int32_t dtype = f.input_dtypes[i] == TN_BOOL ? int32_t{TN_BOOL} : compute;
-    if (!to.is_tensor(a)) return to.arguments.number(a, dtype);
+    if (!to.is_tensor(a)) return number(a, dtype);
     return x.cast(to.broadcast_at(to.tensor_arg(a), indices, sizes), dtype);
   }
 

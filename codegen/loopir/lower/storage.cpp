@@ -93,11 +93,19 @@ constexpr Rule storage_table[] = {
 
 std::span<const Rule> storage_rules() { return storage_table; }
 
+bool looks_by_place(const graph& g, const node& n) {
+  if (n.tags & TN_TAG_BY_PLACE) return true;
+  bool is_view = n.tags & (TN_TAG_VIEW | TN_TAG_MAYBE_ALIAS);
+  if (!is_view || n.n_results != 1 || n.n_args == 0 || n.args[0].kind != TN_ARG_VALUE) return false;
+  int32_t seen = g.value_at(n.args[0].u.value).dtype;
+  return is_computing(seen) && seen != g.value_at(n.first_result).dtype;
+}
+
 std::vector<bool> values_seen_by_place(const graph& g) {
   std::vector<bool> out(g.values(), false);
   for (uint32_t i = 0; i < g.size(); ++i) {
     node n = g.at(i);
-    if (n.tags & TN_TAG_BY_PLACE)
+    if (looks_by_place(g, n))
       for_each_tensor(g, n, [&](uint32_t v) { out[owner_of_storage(g, v)] = true; });
   }
   return out;

@@ -16,7 +16,8 @@ inline constexpr auto leaky_relu = [](auto x, auto slope) { return select(x > 0,
 inline constexpr auto relu6 = [](auto x) { return select(x < 0, 0, select(x > 6, 6, x)); };
 inline constexpr auto hardsigmoid = [](auto x) { return min(max(x + 3, 0), 6) / 6; };
 inline constexpr auto hardtanh = [](auto x, auto lo, auto hi) {
-  return select(x < lo, lo, select(x > hi, hi, x));
+  auto above = select(x < lo, lo, x);
+  return select(above > hi, hi, above);  // hi wins where the bounds are the wrong way round
 };
 inline constexpr auto gelu = [](auto x) { return x * 0.5 * (1 + erf(x * 0.70710678118654752440)); };
 inline constexpr auto gelu_tanh = [](auto x) {

@@ -194,6 +194,7 @@ void read_program(const Pt2Records& records, Pt2Program& program) {
   program.symbols = expressions.env();
   JsonView graph_module = top.field("graph_module");
   program.graph = read_graph(graph_module.field("graph"), expressions);
+  unwrap_effects(program.graph, records.subject() + ": " + record);
   read_signature(graph_module.field("signature"), expressions, program);
   read_calling_convention(graph_module, program);
   read_ranges(top, expressions, program);

@@ -22,14 +22,19 @@ std::string_view kind_name(Pt2Kind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
+// Decompositions of calls on complex tensors write real numbers as complex ones.
+bool is_real_of_complex(const Pt2Argument& value) {
+  return value.kind == Pt2Kind::complex && value.imaginary == 0;
+}
+
 bool is_plain_number(const Pt2Argument& value) {
   return value.kind == Pt2Kind::integer || value.kind == Pt2Kind::real ||
-         value.kind == Pt2Kind::boolean;
+         value.kind == Pt2Kind::boolean || is_real_of_complex(value);
 }
 
 Number plain_number(const Pt2Argument& value) {
   if (value.kind == Pt2Kind::integer) return Number(value.integer);
-  if (value.kind == Pt2Kind::real) return Number(value.real);
+  if (value.kind == Pt2Kind::real || is_real_of_complex(value)) return Number(value.real);
   return Number(value.boolean);
 }
 
@@ -66,10 +71,11 @@ bool takes_symbol(BaseType base, ValueKind kind) {
   return (base == BaseType::integer || base == BaseType::sym_int) && kind == ValueKind::sym_int;
 }
 
-// Which schema argument each given one is; scalar functions are bound by position.
+// Which schema argument each given one is; by position for scalar functions, and where no name is
+// given.
 size_t index_of(const OpEntry& op, const Pt2Node& node, size_t position) {
   const Pt2NamedArgument& given = node.inputs[position];
-  if (node.kind == Pt2TargetKind::scalar_function) {
+  if (node.kind == Pt2TargetKind::scalar_function || given.name.empty()) {
     require(position < op.n_args, ErrorCode::bad_file, "{} takes {} arguments, found {}",
             node.target, op.n_args, node.inputs.size());
     return position;
@@ -165,7 +171,8 @@ Value Pt2Arguments::number(const SchemaArg& arg, const Pt2Argument& value,
     if (!takes_symbol(arg.type.base, symbol.kind)) fail_argument(arg, "a symbol of another type");
     return symbol.id == no_value ? Value::of(symbol.number) : Value::ref(symbol.id);
   }
-  if (value.kind == Pt2Kind::complex)
+  if (value.kind == Pt2Kind::complex &&
+      !(value.imaginary == 0 && arg.type.base == BaseType::scalar))
     fail(ErrorCode::unsupported, "argument {}: complex numbers are not supported", arg.name);
   if (!is_plain_number(value) || !takes_number(arg.type.base, value))
     fail_argument(arg, kind_name(value.kind));

@@ -17,7 +17,7 @@ constexpr std::string_view scalar_functions[] = {
     "torch.sym_min", "torch.sym_not",    "torch.sym_sqrt",
 };
 
-void read_target(Pt2Node& node) {
+void classify(Pt2Node& node) {
   constexpr std::string_view ops = "torch.ops.";
   constexpr std::string_view higher_order = "torch.ops.higher_order.";
   std::string_view target = node.target;
@@ -56,8 +56,7 @@ std::string optional_text(const JsonView& view, std::string_view name) {
 
 Pt2Node read_node(const JsonView& view, Pt2Expressions& expressions) {
   Pt2Node node;
-  node.target = read_name(view.field("target"));
-  read_target(node);
+  set_target(node, read_name(view.field("target")));
   for (const JsonView& input : view.field("inputs").items())
     node.inputs.push_back(read_input(input, expressions));
   for (const JsonView& output : view.field("outputs").items())
@@ -86,6 +85,11 @@ void read_symbols(const JsonView& view, std::string_view field, Pt2Expressions& 
 }
 
 }  // namespace
+
+void set_target(Pt2Node& node, std::string target) {
+  node.target = std::move(target);
+  classify(node);
+}
 
 Pt2Graph read_graph(const JsonView& view, Pt2Expressions& expressions) {
   Pt2Graph graph;

@@ -34,8 +34,17 @@ Pt2Argument read_argument(const JsonView& view, Pt2Expressions& expressions);
 
 // pt2_graph.cpp
 Pt2Graph read_graph(const JsonView& view, Pt2Expressions& expressions);
+/// What the node calls, and of which kind that is.
+void set_target(Pt2Node& node, std::string target);
+
+// pt2_effects.cpp
+/// Calls of ops through a token become calls of the ops.
+void unwrap_effects(Pt2Graph& graph, const std::string& subject);
+/// Takes a token that `spec` names out of the graph's inputs or outputs.
+void drop_token(std::vector<Pt2Argument>& arguments, const JsonView& spec, const std::string& name);
 
 // pt2_signature.cpp
+/// Into the program, whose graph has been read; tokens are dropped there.
 void read_signature(const JsonView& signature, Pt2Expressions& expressions, Pt2Program& program);
 void read_calling_convention(const JsonView& graph_module, Pt2Program& program);
 

@@ -33,9 +33,13 @@ std::string argument_name(const JsonView& fields) {
   return read_name(fields.field("arg").field("name"));
 }
 
+std::optional<std::string> token_name(const JsonView& spec) {
+  auto [tag, fields] = spec.only_member();
+  return tag == "token" ? std::optional(argument_name(fields)) : std::nullopt;
+}
+
 [[noreturn]] void refuse_spec(const JsonView& spec, std::string_view tag, const JsonView& fields) {
-  check(tag == "custom_obj" || tag == "token", "{}: unknown kind of input or output \"{}\"", spec,
-        printable(tag));
+  check(tag == "custom_obj", "{}: unknown kind of input or output \"{}\"", spec, printable(tag));
   auto argument = fields.optional_field("arg");
   auto name = argument ? argument->optional_field("class_fqn") : std::nullopt;
   fail(ErrorCode::unsupported, "{}: {} inputs and outputs are not supported{}{}", spec, tag,
@@ -186,9 +190,15 @@ std::optional<Pt2Tree> read_tree_text(const JsonView& signature, std::string_vie
 
 void read_signature(const JsonView& signature, Pt2Expressions& expressions, Pt2Program& program) {
   for (const JsonView& spec : signature.field("input_specs").items())
-    program.inputs.push_back(read_input_spec(spec, expressions));
+    if (auto token = token_name(spec))
+      drop_token(program.graph.inputs, spec, *token);
+    else
+      program.inputs.push_back(read_input_spec(spec, expressions));
   for (const JsonView& spec : signature.field("output_specs").items())
-    program.outputs.push_back(read_output_spec(spec, expressions));
+    if (auto token = token_name(spec))
+      drop_token(program.graph.outputs, spec, *token);
+    else
+      program.outputs.push_back(read_output_spec(spec, expressions));
 }
 
 void read_calling_convention(const JsonView& graph_module, Pt2Program& program) {

@@ -310,6 +310,10 @@ static constexpr OpDef create_fill_rows[] = {
      .meta = [](Number, Type dtype, Lay, Dev device,
                 Pin) { return sized({}, dtype.value_or(Dtype::f32), device); },
      .eager = [](Tensor& out, Number value, Type, Lay, Dev, Pin) { fill_anywhere(out, value); }},
+    {.schema = "prims::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Device? device=None) -> "
+               "Tensor",
+     .decomp = [](Number value, Type dtype,
+                  Dev device) { return scalar_tensor(value, dtype, Lay(), device); }},
     {.schema = "eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
                "bool? pin_memory=None) -> Tensor",
      .tags = creation,

@@ -173,6 +173,19 @@ Tensor tensorsolve_decomp(const Tensor& self, const Tensor& other, OptIntList di
   return reshape(x, list_of(sizes));
 }
 
+// LAPACK's codes of a factorisation or an iteration, one a matrix.
+void check_infos(const Tensor& info, std::string_view api_name, bool is_matrix) {
+  Tensor codes = info.to(Dtype::i64).flatten();
+  for (int64_t i = 0; i < codes.numel().guard_int(); ++i) {
+    int64_t code = item(codes.select(0, i)).to_int();
+    std::string place = is_matrix ? "" : message("(batch element {}): ", i);
+    require(code == 0,
+            "{}: {}the matrix is singular or not positive-definite, or the algorithm did not "
+            "converge (LAPACK's error code: {})",
+            api_name, place, code);
+  }
+}
+
 }  // namespace
 
 static constexpr OpDef linalg_systems_rows[] = {
@@ -197,6 +210,10 @@ static constexpr OpDef linalg_systems_rows[] = {
                "Tensor",
      .meta = fn<ldl_solve_meta>,
      .provider = lapack},
+    {.schema = "_linalg_check_errors(Tensor info, str api_name, *, bool is_matrix) -> ()",
+     .tags = OpTags::side_effect | OpTags::any_device,
+     .meta = [](const Tensor&, std::string_view, bool) {},
+     .eager = fn<check_infos>},
     {.schema = "linalg_cond(Tensor self, Scalar? p=None) -> Tensor",
      .decomp = fn<cond_decomp>,
      .autocast = Autocast::fp32},

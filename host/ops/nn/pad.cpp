@@ -180,7 +180,14 @@ TensorMeta border_backward_meta(const Tensor& grad, const Tensor& self, SymIntLi
 }
 
 template <Border border>
-void border_backward_kernel(Tensor& out, const Tensor& grad, const Tensor&, SymIntList pad) {
+void border_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& self, SymIntList pad) {
+  if (is_complex(out.dtype())) {
+    for (int64_t part : {0, 1}) {
+      Tensor to = select(view_as_real(out), -1, part);
+      border_backward_kernel<border>(to, select(view_as_real(grad), -1, part), self, pad);
+    }
+    return;
+  }
   Dtype dtype = grad.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   Tensor g = contiguous_of(converted(grad, dtype));
   Tensor sums = make_tensor(contiguous_meta(out.sizes(), dtype));

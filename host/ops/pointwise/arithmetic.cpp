@@ -71,9 +71,15 @@ static constexpr OpDef pointwise_arithmetic_rows[] = {
      .complex = fn<complex_sub_number>,
      .vjp = {{"self", "grad", [](const Tensor& g) { return g; }}}},
     {.schema = "rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-     .formula = pointwise<numbers>([](auto x, auto y, auto alpha) { return y - x * alpha; })},
+     .formula = pointwise<numbers>([](auto x, auto y, auto alpha) { return y - x * alpha; }),
+     .complex = [](const Tensor& self, const Tensor& other,
+                   Number alpha) { return complex_sub(other, self, alpha); }},
     {.schema = "rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
-     .formula = pointwise<numbers>([](auto x, auto y, auto alpha) { return y - x * alpha; })},
+     .formula = pointwise<numbers>([](auto x, auto y, auto alpha) { return y - x * alpha; }),
+     .complex =
+         [](const Tensor& self, Number other, Number alpha) {
+           return complex_add_number(complex_mul_number(self, alpha).neg(), other, 1);
+         }},
     {.schema = "mul.Tensor(Tensor self, Tensor other) -> Tensor",
      .variants = in_place,
      .tags = OpTags::commutative,

@@ -126,8 +126,12 @@ Tensor polygamma_decomp(int64_t n, const Tensor& self) {
   return n % 2 == 0 ? neg(size) : size;
 }
 
+Tensor in_double(const Tensor& t) {
+  return to(t, is_complex(t.dtype()) ? Dtype::c128 : Dtype::f64);
+}
+
 Tensor float_power(const Tensor& self, const Tensor& exponent) {
-  return pow(to(self, Dtype::f64), to(exponent, Dtype::f64));
+  return pow(in_double(self), in_double(exponent));
 }
 
 }  // namespace
@@ -284,11 +288,11 @@ static constexpr OpDef pointwise_special_rows[] =
          .decomp = fn<float_power>},
         {.schema = "float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
          .decomp = [](const Tensor& self,
-                      Number exponent) { return pow(to(self, Dtype::f64), exponent); }},
+                      Number exponent) { return pow(in_double(self), exponent); }},
         {.schema = "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor",
          .decomp =
              [](Number self, const Tensor& exponent) {
-               return pow(Number(self.to_double()), to(exponent, Dtype::f64));
+               return pow(Number(self.to_double()), in_double(exponent));
              }},
         {.schema = "special_log1p(Tensor self) -> Tensor",
          .decomp = [](const Tensor& self) { return log1p(self); }},

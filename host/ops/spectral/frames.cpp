@@ -131,13 +131,14 @@ Tensor istft_decomp(const Tensor& self, int64_t n_fft, std::optional<int64_t> ho
   Tensor frames = mul(frames_back(spectrum, cut, normalized, half, return_complex), cut.window);
   Tensor squares = expand(mul(cut.window, cut.window), {SymInt(1), n_frames, SymInt(n_fft)});
   Tensor weights = overlapped(squares, whole, cut);
-  Tensor signal = div(overlapped(frames, whole, cut), weights);
   SymInt start = center ? n_fft / 2 : 0;
   SymInt end = length ? start + *length : center ? whole - n_fft / 2 : whole;
   SymInt there = bool(end <= whole) ? end : whole;
-  _assert_async(gt(amin(abs(narrow(weights, 1, start, there - start))), 1e-11),
+  // Cut before they are divided: outside, weights of zero would make gradients of 0 / 0.
+  weights = narrow(weights, 1, start, there - start);
+  _assert_async(gt(amin(abs(weights)), 1e-11),
                 "istft: the windows leave a gap; make hop_length smaller or pass center: true");
-  Tensor out = narrow(signal, 1, start, there - start);
+  Tensor out = div(narrow(overlapped(frames, whole, cut), 1, start, there - start), weights);
   if (bool(end > whole)) out = constant_pad_nd(out, {SymInt(0), end - whole}, 0);
   return self.dim() == 2 ? squeeze(out, 0) : out;
 }

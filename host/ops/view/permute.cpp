@@ -95,11 +95,8 @@ Tensor last_two_swapped(const Tensor& self, const char* op) {
   return self.dim() == 0 ? self : transpose(self, -2, -1);
 }
 
-Tensor adjoint_of(const Tensor& self, const char* op) {
-  require(!is_complex(self.dtype()), ErrorCode::unsupported, "{} does not compute on dtype {}", op,
-          self.dtype());
-  return last_two_swapped(self, op);
-}
+// A view of a real tensor, a copy of a complex one, as conj() makes.
+Tensor adjoint_of(const Tensor& self, const char* op) { return conj(last_two_swapped(self, op)); }
 
 // A copy from the last element of the dimensions of the mask, with negative strides.
 void flip_kernel(Tensor& out, const Tensor& self, IntList dims) {
@@ -287,10 +284,13 @@ static constexpr OpDef view_permute_rows[] = {
     {.schema = "mT(Tensor(a) self) -> Tensor(a)",
      .decomp = [](const Tensor& self) { return last_two_swapped(self, "mT"); }},
     {.schema = "mH(Tensor(a) self) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
      .decomp = [](const Tensor& self) { return adjoint_of(self, "mH"); }},
     {.schema = "matrix_H(Tensor(a) self) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
      .decomp = [](const Tensor& self) { return adjoint_of(self, "matrix_H"); }},
     {.schema = "adjoint(Tensor(a) self) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
      .decomp = [](const Tensor& self) { return adjoint_of(self, "adjoint"); }},
     {.schema = "flip(Tensor self, int[] dims) -> Tensor",
      .core = true,

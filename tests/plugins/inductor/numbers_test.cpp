@@ -187,5 +187,39 @@ TEST_F(InductorNumbers, ASymbolicDivisorIsCheckedToo) {
               HasSubstr("an integer is divided by zero"));
 }
 
+// ---- numbers among integers
+
+// What PyTorch gives: -1 is below all of u8, and does not become its 255.
+TEST_F(InductorNumbers, ABoundThatNoElementReachesBoundsNothing) {
+  using Bounded = Tensor (*)(const Tensor&);
+  const std::pair<Bounded, std::vector<int64_t>> cases[] = {
+      {[](const Tensor& x) { return clamp(x, Number(-1), Number(100)); }, {0, 1, 5, 100}},
+      {[](const Tensor& x) { return clamp(x, std::nullopt, Number(int64_t{1} << 40)); },
+       {0, 1, 5, 127}},
+      {[](const Tensor& x) { return clamp_min(x, -(int64_t{1} << 40)); }, {0, 1, 5, 127}},
+      {[](const Tensor& x) { return clamp_max(x, 70000); }, {0, 1, 5, 127}},
+      {[](const Tensor& x) { return hardtanh(x, -1, 1); }, {0, 1, 1, 1}},
+      {[](const Tensor& x) { return hardtanh(x, 3, 2); }, {2, 2, 2, 2}}};
+  for (Dtype dtype : {Dtype::u8, Dtype::i8, Dtype::i16, Dtype::i32, Dtype::i64})
+    for (const auto& [bounded, expected] : cases) {
+      Tensor x = tensor({0, 1, 5, 127}).to(dtype);
+      EXPECT_EQ(bounded(x).to(Dtype::i64).to_vector<int64_t>(), expected) << name_of(dtype);
+      for (const std::string& backend : code_makers())
+        EXPECT_EQ(compile(bounded, {.backend = backend})(x).to(Dtype::i64).to_vector<int64_t>(),
+                  expected)
+            << backend << ", " << name_of(dtype);
+    }
+}
+
+// Else a sum beyond 2^24 would lose bits as f32, and a fraction would count.
+TEST_F(InductorNumbers, ANumberThatOnlyConvertsLeavesIntegersIntegers) {
+  auto body = [](const Tensor& x, const Tensor& y) { return addcmul(x, y, y, 2.75); };
+  Tensor x = tensor({(int64_t{1} << 40) + 1, int64_t{7}}), y = tensor({int64_t{3}, int64_t{5}});
+  const std::vector<int64_t> expected{(int64_t{1} << 40) + 19, 57};
+  EXPECT_EQ(body(x, y).to_vector<int64_t>(), expected);
+  for (const std::string& backend : code_makers())
+    EXPECT_EQ(compile(body, {.backend = backend})(x, y).to_vector<int64_t>(), expected) << backend;
+}
+
 }  // namespace
 }  // namespace tenon

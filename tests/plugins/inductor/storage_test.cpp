@@ -47,6 +47,24 @@ TEST_F(InductorStorage, AViewOfAComputedValueShowsThePromisedStorage) {
   expect_as_eager(of_sum, {randn({4, 6}), randn({6, 5}), randn({9, 9})}, true);
 }
 
+// Two elements seen as one have to lie side by side, whatever order suits those who read them.
+TEST_F(InductorStorage, OtherElementsOverTheSameBytesLieAsPromised) {
+  auto of_pairs = [](const Tensor& x) {
+    return view_as_real(view_as_complex((x.t() * 2).contiguous())) + 1;
+  };
+  expect_as_eager(of_pairs, {randn({2, 3})});
+  expect_as_eager(of_pairs, {randn({2, 3}), randn({2, 5}), randn({2, 8})}, true);
+  auto of_columns = [](const Tensor& x) {
+    Tensor parts = cat({x.t().unsqueeze(2), (x.t() * 2).unsqueeze(2)}, 2).contiguous();
+    return view_as_real(view_as_complex(parts)).sum({0});
+  };
+  expect_as_eager(of_columns, {randn({4, 3})});
+  auto of_bytes = [](const Tensor& x) {
+    return (x.t() + 1).contiguous().view(Dtype::i16).bitwise_and(255).to(Dtype::f32);
+  };
+  expect_as_eager(of_bytes, {randn({4, 6})});
+}
+
 // Cut into tiles where the sizes have divisors, with more functions, operands and dtypes around.
 TEST_F(InductorStorage, TransposedCopiesOfAllSizes) {
   auto copy = [](const Tensor& x) { return x.t().contiguous(); };

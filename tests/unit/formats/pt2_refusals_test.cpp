@@ -142,7 +142,9 @@ TEST(Pt2Refusals, SignaturesThatDisagreeWithTheGraph) {
                        R"({"buffer_mutation": {"arg": {"name": "add"}, "buffer_name": "z"}})",
                        "no input is called z");
   expect_model_refusal(R"({"user_output": {"arg": )" + named("add") + "}}",
-                       R"({"token": {"arg": {"name": "add"}}})", "token", ErrorCode::unsupported);
+                       R"({"token": {"arg": {"name": "gone"}}})", "the graph has no token gone");
+  expect_model_refusal(R"("torch.ops.aten.add.Tensor")", R"("torch.ops.higher_order.with_effects")",
+                       "expected a token and an op");
   expect_model_refusal(
       R"({"buffer": {"arg": {"name": "b_c"}, "buffer_name": "c", "persistent": false}})",
       R"({"custom_obj": {"arg": {"name": "b_c", "class_fqn": "K"},

@@ -95,6 +95,55 @@ TEST(Complex, ArithmeticWithComplexRealAndPlainNumbers) {
   EXPECT_EQ((complex_example().to(Dtype::c64) + 1).dtype(), Dtype::c64);
 }
 
+TEST(Complex, DifferencesTheOtherWayRound) {
+  Tensor z = complex_example();
+  expect_each([](const Tensor& x) { return rsub(x, Number(3), 2); },
+              [](Complex x) { return 3.0 - 2.0 * x; });
+  expect_each([](const Tensor& x) { return rsub(x, x * 3.0, 2); }, [](Complex x) { return x; });
+  EXPECT_EQ(complex_values(rsub(z, real(z)))[1], -Complex(0, complex_values(z)[1].imag()));
+}
+
+TEST(Complex, AnAdjointIsConjugated) {
+  Tensor m = complex_example().reshape({2, 2});
+  std::vector<Complex> in = complex_values(m);
+  for (const Tensor& found : {m.mH(), matrix_H(m), adjoint(m)})
+    EXPECT_EQ(complex_values(found.contiguous())[1], std::conj(in[2]));
+  Tensor plain = tensor({1.0, 2.0, 3.0, 4.0}).reshape({2, 2});
+  plain.mH().select(0, 0).fill_(7);
+  EXPECT_EQ(plain.to(Dtype::f64).to_vector<double>(), (std::vector<double>{7, 2, 7, 4}))
+      << "a view of real numbers";
+}
+
+TEST(Complex, PaddingsHaveTheGradientsOfBothParts) {
+  Tensor parts = view_as_real(complex_example()).clone().requires_grad_();
+  Tensor z = view_as_complex(parts).reshape({1, 4});
+  view_as_real(add(pad(z, {2, 1}, "reflect"), pad(z, {2, 1}, "replicate"))).sum().backward();
+  EXPECT_EQ(parts.grad().to(Dtype::f64).to_vector<double>(),
+            (std::vector<double>{4, 4, 3, 3, 4, 4, 3, 3}));
+}
+
+TEST(Complex, ImaginaryPartsCountWhereNumbersBecomeDoubles) {
+  Tensor z = complex_example().to(Dtype::c64);
+  std::vector<bool> close = isclose(z, z.conj()).to_vector<bool>();
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(close[i], complex_values(complex_example())[i].imag() == 0) << i;
+  EXPECT_EQ(isclose(z, z + 1e-9).to_vector<bool>(), std::vector<bool>(4, true));
+  Tensor power = float_power(z, Number(2));
+  EXPECT_EQ(power.dtype(), Dtype::c128);
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_NEAR(std::abs(complex_values(power)[i] - std::pow(complex_values(z)[i], 2)), 0, 1e-6);
+  EXPECT_THAT(message_of([&] { float_power(z, z); }), HasSubstr("complex"));
+}
+
+TEST(Complex, ALogicalOpAsksForNumbersOtherThanZero) {
+  Tensor z = complex(tensor({0.0, 0.0, 1.0}), tensor({0.0, 2.0, 0.0}));
+  using Truths = std::vector<bool>;
+  EXPECT_EQ(logical_not(z).to_vector<bool>(), (Truths{true, false, false}));
+  EXPECT_EQ(logical_and(z, real(z)).to_vector<bool>(), (Truths{false, false, true}));
+  EXPECT_EQ(logical_or(z, real(z)).to_vector<bool>(), (Truths{false, true, true}));
+  EXPECT_EQ(logical_xor(real(z), z).to_vector<bool>(), (Truths{false, true, false}));
+}
+
 TEST(Complex, QuotientsDoNotOverflow) {
   Tensor z = complex(full({1}, 1e30), full({1}, 1e30));
   EXPECT_EQ(complex_values(z / z)[0], Complex(1, 0));

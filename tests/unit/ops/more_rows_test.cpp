@@ -348,5 +348,14 @@ TEST(MoreRows, TolerancesOfRanksMayDifferFromMatrixToMatrix) {
   expect_near(inverse.select(0, 1), f64({1, 0, 0, 100}), 1e-10);
 }
 
+TEST(MoreRows, CodesOfLapackAreErrorsOfTheFunctionThatAsked) {
+  _linalg_check_errors(zeros({3}, Dtype::i32), "linalg.inv", false);
+  Tensor codes = tensor({0, 2, 0}).to(Dtype::i32);
+  EXPECT_THAT(message_of([&] { _linalg_check_errors(codes, "linalg.inv", false); }),
+              HasSubstr("linalg.inv: (batch element 1): the matrix is singular"));
+  EXPECT_THAT(message_of([&] { _linalg_check_errors(codes.select(0, 1), "linalg.inv", true); }),
+              HasSubstr("linalg.inv: the matrix is singular"));
+}
+
 }  // namespace
 }  // namespace tenon
