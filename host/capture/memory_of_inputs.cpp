@@ -36,8 +36,10 @@ void note_places(TraceInputs& inputs, const CallArgs& call) {
   if (!(call.op->def->tags & OpTags::by_place)) return;
   if (call.args[call.n_args - 1].tag == Tag::none) return;  // the offset
   const Tensor& seen = *call.args[0].as<Tensor>();
+  Tensor there = real_of(seen);  // undefined for what the body has made
   for (const auto& [real, fake] : inputs.stand_ins.all) {
-    if (!shares_storage(fake, seen) && !shares_storage(real, real_of(seen))) continue;
+    bool is_there = shares_storage(fake, seen) || (there.defined() && shares_storage(real, there));
+    if (!is_there) continue;
     const ValueOrigin* origin = inputs.known_origin(fake);
     if (!origin) continue;
     if (origin->kind == ValueOrigin::Kind::implicit)

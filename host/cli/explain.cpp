@@ -332,11 +332,7 @@ int explain(const ExplainOptions& options, const Globals& globals) {
       !options.grad || graph_file_kind(options.model) == GraphFileKind::archive,
       "{}: only an archive (.pt2) names the parameters that gradients are for; leave --grad out",
       options.model);
-  require(
-      options.archive.device.empty() || graph_file_kind(options.model) == GraphFileKind::archive,
-      "{}: only an archive (.pt2) is placed on a device; a graph names its own, so leave "
-      "--device out",
-      options.model);
+  require_no_device_for_graph(options.model, options.archive);
   Json facts = facts_of(options);
   if (options.profile) {
     constexpr double seconds = 0.5;

@@ -59,6 +59,13 @@ GraphFileKind graph_file_kind(const std::string& path) {
   return GraphFileKind::archive;
 }
 
+void require_no_device_for_graph(const std::string& path, const ModelOptions& options) {
+  require(options.device.empty() || graph_file_kind(path) == GraphFileKind::archive,
+          "{}: only an archive (.pt2) is placed on a device; a graph names its own, so leave "
+          "--device out",
+          path);
+}
+
 std::shared_ptr<Graph> load_graph(const std::string& path, const ModelOptions& options,
                                   const ParseOptions& parsing) {
   GraphFileKind kind = graph_file_kind(path);

@@ -32,6 +32,9 @@ enum class GraphFileKind : uint8_t { archive, text, json, compiled };
 /// UserError bad_file for a missing file and for other kinds.
 GraphFileKind graph_file_kind(const std::string& path);
 
+/// Throws UserError for --device beside what is no archive.
+void require_no_device_for_graph(const std::string& path, const ModelOptions& options);
+
 /// The graph of a file of any kind.
 std::shared_ptr<Graph> load_graph(const std::string& path, const ModelOptions& options,
                                   const ParseOptions& parsing = {});

@@ -72,6 +72,7 @@ RunReport run_graph(const RunOptions& options, const std::string& backend, bool 
                      {backend, options.options.mode, "", false});
   std::vector<Tensor> inputs = runner.random_inputs(), outputs;
   fill_inputs(inputs, options.inputs, [&](const std::string& name) { return runner.find(name); });
+  inputs = runner.placed(std::move(inputs));
   runner.compile();
   RunReport report;
   report.backend = backend;
@@ -170,6 +171,7 @@ int run(const RunOptions& options, const Globals& globals) {
       is_archive || !options.grad,
       "{}: only an archive (.pt2) names the parameters that gradients are for; leave --grad out",
       options.model);
+  if (!is_loaded) require_no_device_for_graph(options.model, options.options);
   RunReport report = blaming(options.model, [&] {
     return is_archive ? run_archive(options, backend, globals.json)
                       : run_graph(options, backend, globals.json);

@@ -169,7 +169,7 @@ void GraphRunner::check_input(size_t i, const Tensor& input) const {
   std::string name = display_name(*graph_, graph_->inputs()[i]);
   require(input.defined(), "input {} is missing", name);
   if (value.kind != ValueKind::tensor) return;
-  bool fits = input.dtype() == value.meta.dtype &&
+  bool fits = input.dtype() == value.meta.dtype && input.device() == value.meta.device &&
               static_cast<size_t>(input.dim()) == value.meta.sizes.size();
   require(fits, "input {}: expected {}, found {}", name, to_text(value), to_text(input));
   for (size_t d = 0; d < value.meta.sizes.size(); ++d)
@@ -177,6 +177,16 @@ void GraphRunner::check_input(size_t i, const Tensor& input) const {
                 value.meta.sizes[d].word() == input.size(static_cast<int64_t>(d)).word(),
             "input {}: dimension {} must be {}, found {}", name, d, to_text(value.meta.sizes[d]),
             to_text(input));
+}
+
+std::vector<Tensor> GraphRunner::placed(std::vector<Tensor> inputs) const {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const GraphValue& value = graph_->value(graph_->inputs()[i]);
+    bool is_elsewhere = value.kind == ValueKind::tensor && inputs[i].defined() &&
+                        inputs[i].device() != value.meta.device;
+    if (is_elsewhere) inputs[i] = inputs[i].to(value.meta.device, inputs[i].dtype());
+  }
+  return inputs;
 }
 
 std::vector<Tensor> GraphRunner::run(std::span<const Tensor> inputs) {

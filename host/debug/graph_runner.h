@@ -23,6 +23,8 @@ class GraphRunner {
   std::vector<Tensor> random_inputs(uint64_t seed = 0) const;
   /// The same for other values of the symbols.
   std::vector<Tensor> random_inputs(std::span<const int64_t> symbols, uint64_t seed) const;
+  /// The inputs on the devices that the graph names for them.
+  std::vector<Tensor> placed(std::vector<Tensor> inputs) const;
   /// What the inputs say of the symbols; 0 for what only the run knows.
   std::vector<int64_t> symbols_of(std::span<const Tensor> inputs) const;
   /// The input of that name, with or without '%', or `in.N`; throws UserError when there is none.

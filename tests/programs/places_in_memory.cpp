@@ -80,6 +80,18 @@ TENON_PROGRAM(ElementsAroundTheTensor, 16) {
   }
 }
 
+// What the body makes begins where it did when it was recorded.
+TENON_PROGRAM(ViewsOfWhatTheBodyMakes, 8) {
+  auto f = run.compile([](const Tensor& x) {
+    Tensor y = x * 2.0;
+    return std::pair(y.as_strided({3}, {2}, 1), x.as_strided({2}, {1}, 1));
+  });
+  for (int i = 0; i < 4; ++i) {
+    auto [y, part] = f(steps(6) + double(i));
+    run.log(y, part);
+  }
+}
+
 // It grows beyond its memory, or keeps some that it does not show.
 TENON_PROGRAM(AnArgumentGetsOtherSizes, 12) {
   auto f = run.compile([](const Tensor& x, int64_t n) {

@@ -412,6 +412,18 @@ TEST_F(SimtForms, ATransposedConvolutionMayAddToItsEnd) {
   EXPECT_LE(off(graph, *artifact, {randn({4, 128, 1}), randn({128, 128, 1})}, {4}), 1e-4);
 }
 
+// NVIDIA's compiler joins minima, and is wrong where they are of negated numbers.
+TEST_F(SimtForms, ExtremesOfNegatedIntegersAreChosen) {
+  auto extreme_of = [](const std::string& op) {
+    return ptx_of("\n  input %x: i32[3, 40]\n  %n: i32[3, 40] = aten." + op +
+                  ".default(%x)\n  %y: i32[40] = aten.amin.default(%n, [0])\n  output %y\n");
+  };
+  std::string ptx = extreme_of("neg");
+  EXPECT_TRUE(has(ptx, "setp.lt.s32 %chosen") && has(ptx, "selp.b32") && !has(ptx, "min.s32"))
+      << ptx;
+  EXPECT_TRUE(has(extreme_of("abs"), "min.s32"));
+}
+
 // Windows that overlap are a view of memory in which each element has one writer.
 TEST_F(SimtForms, WindowsThatOverlapAreWrittenOnce) {
   auto graph = graph_of(R"(

@@ -385,5 +385,18 @@ TEST_F(Gpu, ATrainingStep) {
   EXPECT_NEAR(loss_after(gpu), loss_after(kCPU), 1e-4);
 }
 
+// Several extremes at once, also of negated integers, which a compiler of NVIDIA's gets wrong.
+TEST_F(Gpu, ExtremesOfIntegers) {
+  for (Dtype dtype : {Dtype::i8, Dtype::i16, Dtype::i32, Dtype::i64, Dtype::u8})
+    for (int64_t n : {2, 3, 4, 6}) {
+      Tensor x = randint(-9, 10, {n, 50}).to(dtype);
+      std::string name = to_text(dtype) + " of " + std::to_string(n);
+      auto smallest = compile([](const Tensor& t) { return amin(-(t * t), {0}); });
+      auto largest = compile([](const Tensor& t) { return amax(-t, {0}); });
+      expect_same("amin " + name, {x}, [&](auto& in) { return smallest(in[0]); });
+      expect_same("amax " + name, {x}, [&](auto& in) { return largest(in[0]); });
+    }
+}
+
 }  // namespace
 }  // namespace tenon
