@@ -188,12 +188,14 @@ std::optional<View> pixels(Lowering& to, const View& v) {
   return View{v.buffer, v.offset, {count, v.sizes[1]}, {row, x.constant(1)}};
 }
 
-/// A convolution that reads one pixel for one result: a product of pixels and weights.
+/// A convolution that reads one pixel for one result: a product of pixels and weights. Of what a
+/// transposed one has added to its end none is read.
 std::optional<Product> as_product(Lowering& to, const Convolution& c) {
   Expressions& x = to.x;
   bool reads_one = c.dtype == TN_F32 && c.groups == 1;
   for (size_t d = 0; d < 3; ++d)
-    reads_one &= x.is(c.weights.sizes[2 + d], 1) && c.stride[d] == 1 && c.padding[d] == 0;
+    reads_one &= x.is(c.weights.sizes[2 + d], 1) && c.stride[d] == 1 && c.padding[d] == 0 &&
+                 c.source.sizes[2 + d] == c.result.sizes[2 + d];
   if (!reads_one) return std::nullopt;
   std::optional<View> left = pixels(to, c.source), result = pixels(to, c.result);
   if (!left || !result) return std::nullopt;

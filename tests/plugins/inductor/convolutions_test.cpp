@@ -297,6 +297,19 @@ TEST_F(InductorConvolutions, StayAsTheyAreForOthersThatReadThemThroughAnOpThatCh
                   {randn({2, 3, 1, 1}), randn({5, 3, 1, 1}), randn({5}), rand({5}) + 0.5}, 1e-5);
 }
 
+// Then the source of the gradient is longer than its windows.
+TEST_F(InductorConvolutions, ATransposedOneMayAddToItsEnd) {
+  const char* const body = R"(
+  input %g: f32[3, 1, 3]
+  input %x: f32[3, 2, 2]
+  input %w: f32[2, 1, 1]
+  %y: f32[3, 1, 3] = aten.convolution.default(%x, %w, none, [1], [0], [2], true, [1], 1)
+  %a: f32[3, 2, 2], %b: f32[2, 1, 1], %c: none = aten.convolution_backward.default(%g, %x, %w, none, [1], [0], [2], true, [1], 1, [true, true, false])
+  output %y, %a, %b
+)";
+  expect_same(body, {randn({3, 1, 3}), randn({3, 2, 2}), randn({2, 1, 1})}, 1e-5);
+}
+
 TEST_F(InductorConvolutions, ServeSizesThatTheyWereNotCompiledFor) {
   const char* const body = R"(
   symbol s0 in [1, 100] hint 9 from size(%x, 3)
