@@ -113,7 +113,10 @@ TENON_PROGRAM(ACacheThatTheBodyMakesLonger, 8) {
     return cache->keys.back().sum();
   });
   auto cache = std::make_shared<Cache>();
-  for (int i = 0; i < 5; ++i) run.log(f(cache, row({1, float(i)})), cache->keys, *cache->last);
+  for (int i = 0; i < 5; ++i) {
+    Tensor y = f(cache, row({1, float(i)}));
+    run.log(y, cache->keys, *cache->last);
+  }
 }
 
 TENON_PROGRAM(AnArgumentOfItsOwnStaysItsOwn, 2) {

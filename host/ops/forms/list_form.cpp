@@ -70,7 +70,7 @@ size_t length_of(const CallArgs& call) {
     const Value& v = call.args[i];
     if (v.tag != Tag::tensors && v.tag != Tag::floats && v.tag != Tag::ints) continue;
     require(!length || *length == v.count, "{}: lists have {} and {} entries; pass equally many",
-            call.op->name, *length, v.count);
+            call.op->name, length.value_or(v.count), v.count);
     length = v.count;
   }
   require(length.value_or(0) > 0, "{}: expected at least one tensor", call.op->name);
