@@ -279,7 +279,10 @@ TENON_PROGRAM(PatienceAndBestSoFar, 6) {
     }
     return loss.detach();
   });
-  for (int i = 0; i < 10; ++i) run.log(step(row({1, i % 2 ? 0.5f : 1.f})), *best, patience, rate);
+  for (int i = 0; i < 10; ++i) {
+    Tensor loss = step(row({1, i % 2 ? 0.5f : 1.f}));
+    run.log(loss, *best, patience, rate);
+  }
 }
 
 TENON_PROGRAM(ATokenizerOfTwoCallables, 16) {
