@@ -62,7 +62,7 @@ class GraphLowering {
   void lower_node(uint32_t number, const node& node);
   void lower_node_by_rules(const node& node);
   std::vector<uint32_t> find_memory() const;
-  std::map<Id, uint32_t> find_given(const std::vector<uint32_t>& memory);
+  std::map<Id, uint32_t> find_given();
   void lower_outputs();
   bool is_update(const node& n);
   void lower_update(const node& n);
@@ -70,6 +70,7 @@ class GraphLowering {
   Program& program_;
   tenon::plugin::graph graph_;
   Lowering to_;
+  std::vector<uint32_t> memory_;  // by graph value, see find_memory()
   /// By graph value: the nodes whose work its expression stands for.
   std::vector<std::set<uint32_t>> nodes_of_;
   std::vector<bool> is_seen_by_place_;  // by graph value
@@ -81,6 +82,7 @@ void GraphLowering::run() {
   to_.tensors.resize(graph_.values());
   lower_inputs();
   count_reads();
+  memory_ = find_memory();
   find_overlaps();
   std::vector<uint32_t> updates;
   for (uint32_t i = 0; i < graph_.size(); ++i) {
@@ -189,7 +191,6 @@ void GraphLowering::count_reads() {
 
 // Elements that overlap, as in windows, have one writer where they are a view of what is in memory.
 void GraphLowering::find_overlaps() {
-  std::vector<uint32_t> memory = find_memory();
   to_.is_under_overlap.assign(graph_.values(), false);
   for (uint32_t id : graph_.outputs()) {
     if (id == TN_NO_VALUE || !graph_.value_at(id).is_tensor()) continue;
@@ -203,7 +204,7 @@ void GraphLowering::find_overlaps() {
     std::sort(steps.begin(), steps.end());
     int64_t reach = 0;
     for (auto [step, size] : steps) {
-      if (step <= reach) to_.is_under_overlap[memory[id]] = true;
+      if (step <= reach) to_.is_under_overlap[memory_[id]] = true;
       reach += step * (size - 1);
     }
   }
@@ -264,7 +265,7 @@ std::vector<uint32_t> GraphLowering::find_memory() const {
 }
 
 // By buffer: whose memory it is, of inputs, constants and what the host makes as a view of others.
-std::map<Id, uint32_t> GraphLowering::find_given(const std::vector<uint32_t>& memory) {
+std::map<Id, uint32_t> GraphLowering::find_given() {
   std::map<Id, uint32_t> given;
   auto buffer_of = [&](uint32_t id) {
     auto view = to_.tensors[id] ? to_.as_view(*to_.tensors[id]) : std::nullopt;
@@ -272,12 +273,12 @@ std::map<Id, uint32_t> GraphLowering::find_given(const std::vector<uint32_t>& me
   };
   for (uint32_t id = 0; id < graph_.values(); ++id) {
     bool is_made = graph_.value_at(id).source == TN_SRC_NODE;
-    if (is_made && memory[id] == id) continue;
+    if (is_made && memory_[id] == id) continue;
     Id buffer = buffer_of(id);
     if (buffer == none) continue;
-    bool is_view_of_host =
-        program_.buffers[buffer].place == Buffer::Place::foreign && buffer_of(memory[id]) != buffer;
-    if (!is_made || is_view_of_host) given.emplace(buffer, memory[id]);
+    bool is_view_of_host = program_.buffers[buffer].place == Buffer::Place::foreign &&
+                           buffer_of(memory_[id]) != buffer;
+    if (!is_made || is_view_of_host) given.emplace(buffer, memory_[id]);
   }
   return given;
 }
@@ -285,8 +286,7 @@ std::map<Id, uint32_t> GraphLowering::find_given(const std::vector<uint32_t>& me
 // An output that lies in memory as promised is that memory, or a view of it; else it is copied.
 void GraphLowering::lower_outputs() {
   std::span<const uint32_t> ids = graph_.outputs();
-  std::vector<uint32_t> memory = find_memory();
-  std::map<Id, uint32_t> given = find_given(memory);
+  std::map<Id, uint32_t> given = find_given();
   for (uint32_t slot = 0; slot < ids.size(); ++slot) {
     Output out;
     if (ids[slot] == TN_NO_VALUE) {
@@ -300,7 +300,7 @@ void GraphLowering::lower_outputs() {
         strides = to_.arguments.indices_of(v.stride_dims());
     auto view = to_.as_view(t);
     bool as_promised =
-        view && given.emplace(view->buffer, memory[ids[slot]]).first->second == memory[ids[slot]];
+        view && given.emplace(view->buffer, memory_[ids[slot]]).first->second == memory_[ids[slot]];
     for (size_t d = 0; view && d < sizes.size(); ++d)
       as_promised &= to_.x.is(sizes[d], 1) || view->strides[d] == strides[d];
     if (as_promised) {

@@ -11,7 +11,7 @@
 #include "core/kernels/pointwise_loop.h"
 #include "core/scalar/simple_powers.h"
 #include "ops/forms/complex_forms.h"
-#include "ops/number_roles.h"
+#include "ops/pointwise/number_roles.h"
 #include "ops/promotion.h"
 #include "ops/shapes.h"
 

@@ -1,5 +1,5 @@
 // Numbers among the arguments of pointwise ops.
-#include "ops/number_roles.h"
+#include "ops/pointwise/number_roles.h"
 
 #include <algorithm>
 #include <bit>
