@@ -32,7 +32,7 @@ struct Frame {
 
   void check_inputs() const {
     for (size_t i = 0; i < inputs.size(); ++i)
-      require(!inputs[i].defined() || inputs[i].version() == versions[i],
+      require(!inputs[i].defined() || version_of(inputs[i]) == versions[i],
               "checkpoint: input {} was modified in place since the first run", i);
   }
 
@@ -91,7 +91,7 @@ std::vector<Tensor> checkpoint(std::function<std::vector<Tensor>(const std::vect
   auto frame = std::make_shared<Frame>();
   frame->f = std::move(f);
   frame->inputs = inputs;
-  for (const Tensor& t : inputs) frame->versions.push_back(t.defined() ? t.version() : 0);
+  for (const Tensor& t : inputs) frame->versions.push_back(t.defined() ? version_of(t) : 0);
   frame->random = current_rng_state();
   frame->autocast = autocast_state();
   SavedTensorHooks count(

@@ -1,6 +1,8 @@
 // What user code calls while it is recorded: looking at data, breaks, disabled regions, marks.
 #include "capture/body_scope.h"
 #include "capture/follow/follow.h"
+#include "capture/follow/memory_of_run.h"
+#include "capture/lazy_numbers.h"
 #include "capture/outside.h"
 #include "capture/trace.h"
 #include "config/flags.h"
@@ -44,6 +46,12 @@ void finish_writes(const Tensor& real, std::string_view what, std::source_locati
   }
   Trace* trace = Trace::current();
   if (trace && trace->inputs().written.holds(real)) trace->graph_break(what, where);
+}
+
+// Not that of operations, which ask fakes what they know.
+bool runs_body_code() {
+  return thread_modes.tracer &&
+         (thread_modes.include & ~thread_modes.exclude & bit(Key::trace)) != 0;
 }
 
 // The tensor to read from: itself, or what a fake stands for.
@@ -110,9 +118,23 @@ std::optional<Number> item_symbol(const Tensor& t, Dtype dtype) {
   return trace->item_symbol(t, dtype);
 }
 
+int64_t offset_of_fake(const Tensor& fake) {
+  if (!runs_body_code()) return impl_of(fake)->storage_offset;
+  if (const Follower* follower = Follower::current()) return offset_of(follower->walk().at(), fake);
+  Trace* trace = Trace::current();
+  if (!trace) return impl_of(fake)->storage_offset;
+  if (trace->leaves_body_out) note_places_of(trace->inputs(), fake);
+  return offset_of(trace->inputs(), fake);
+}
+
+uint64_t version_now(const Tensor& t, std::source_location where) {
+  return version_of(runs_body_code() ? readable(t, "version()", where) : t);
+}
+
 void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what, bool is_announced) {
   RecordingItself ends_the_segment;  // in front of what runs uncompiled
   if (passes_recorded_break(what, {}, is_announced)) {
+    settle_lazy_numbers();
     for (Tensor& t : tensors)
       if (t.defined() && t.is_fake()) t = Tensor(Follower::current()->walk().real_of(t));
     return new PauseRecording;
@@ -120,6 +142,7 @@ void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what, bool i
   Trace* trace = Trace::current();
   if (!trace) return nullptr;
   trace->graph_break(what, {}, is_announced);
+  settle_lazy_numbers();
   for (Tensor& t : tensors)
     if (t.defined()) t = real_of(t);
   return new PauseRecording;
@@ -138,6 +161,7 @@ static void* exposed_address(const Tensor& real, std::source_location where) {
   if (thread_modes.tracer)
     if (Trace* trace = Trace::current()) {
       trace->graph_break("data_ptr()", where);
+      settle_lazy_numbers();
       trace->inputs().host_writes.watch(real);
     }
   if (impl->storage_ref) expose(*impl->storage_ref.get());

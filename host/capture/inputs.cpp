@@ -5,6 +5,7 @@
 #include "autograd/grad_state.h"
 #include "autograd/tape.h"
 #include "autograd/view.h"
+#include "capture/lazy_numbers.h"
 #include "capture/locate.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
@@ -27,6 +28,7 @@ const Tensor& concrete_of(const Tensor& fake) {
 }
 
 void escape(const Tensor& fake, const Tensor& real, bool made_here) {
+  settle_lazy_numbers(fake, real);
   // A leaf that the body has made and keeps: the handle is the leaf, also to tapes that know it.
   if (made_here && real.requires_grad() && real.is_leaf()) {
     if (auto end_of_tape = autograd::ensure_state(real).accumulator.lock())

@@ -35,7 +35,10 @@ bool WrittenMemory::holds(const Tensor& real) const {
 void note_places(TraceInputs& inputs, const CallArgs& call) {
   if (!(call.op->def->tags & OpTags::by_place)) return;
   if (call.args[call.n_args - 1].tag == Tag::none) return;  // the offset
-  const Tensor& seen = *call.args[0].as<Tensor>();
+  note_places_of(inputs, *call.args[0].as<Tensor>());
+}
+
+void note_places_of(TraceInputs& inputs, const Tensor& seen) {
   Tensor there = real_of(seen);  // undefined for what the body has made
   for (const auto& [real, fake] : inputs.stand_ins.all) {
     bool is_there = shares_storage(fake, seen) || (there.defined() && shares_storage(real, there));
@@ -47,6 +50,18 @@ void note_places(TraceInputs& inputs, const CallArgs& call) {
     bool is_new = std::ranges::find(inputs.by_place, origin->index) == inputs.by_place.end();
     if (origin->kind == ValueOrigin::Kind::leaf && is_new) inputs.by_place.push_back(origin->index);
   }
+}
+
+int64_t offset_of(const TraceInputs& inputs, const Tensor& fake) {
+  int64_t own = sym_offset_of(fake).guard_int();
+  for (const auto& [real, known] : inputs.stand_ins.all)
+    if (shares_storage(known, fake)) return own + elements_beyond(fake, real, known);
+  return own;
+}
+
+int64_t elements_beyond(const Tensor& fake, const Tensor& of_call, const Tensor& known) {
+  int64_t elements = of_call.storage_offset() - impl_of(known)->storage_offset;
+  return elements * itemsize(of_call.dtype()) / itemsize(fake.dtype());
 }
 
 }  // namespace tenon

@@ -32,5 +32,14 @@ class WrittenMemory {
 /// Remembers the arguments and captured tensors that an op looks at by their place in memory, as
 /// as_strided() with an offset does.
 void note_places(TraceInputs& inputs, const CallArgs& call);
+/// Those over the memory of `seen`.
+void note_places_of(TraceInputs& inputs, const Tensor& seen);
+
+/// Where the tensor begins that the fake stands for.
+int64_t offset_of(const TraceInputs& inputs, const Tensor& fake);
+
+/// How many elements later than `fake` a tensor of the call begins, where `of_call` is over the same
+/// memory as `known`, its fake.
+int64_t elements_beyond(const Tensor& fake, const Tensor& of_call, const Tensor& known);
 
 }  // namespace tenon

@@ -3,6 +3,7 @@
 
 #include "capture/body_scope.h"
 #include "capture/follow/frame.h"
+#include "capture/lazy_numbers.h"
 #include "capture/op_logs.h"
 #include "capture/outside.h"
 #include "capture/renamed.h"
@@ -105,6 +106,7 @@ Trace::~Trace() {
 void Trace::set_hooks() {
   recorder_.opens = is_traced_through;
   recorder_.runs_outside = [this](const CallArgs& call) {
+    keep_lazy_numbers(call);
     inputs_.check_leaf_writes(call);
     if (inputs_.meets_lent_memory(call))
       break_because(message("{} gets memory that another tensor lies in", call.op->name));
@@ -335,6 +337,7 @@ TraceScope::~TraceScope() {
 
 Recording Trace::run(const detail::Body& body) {
   TraceScope scope(*this, body);
+  LazyNumbersOfBody numbers;
   BodyResults results;
   try {
     body.run(body.context, inputs_.argument_fakes().data(), inputs_.argument_numbers().data(),

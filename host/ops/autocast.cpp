@@ -43,9 +43,9 @@ bool may_keep(const Tensor& t) {
 Tensor cast(const Tensor& t, Dtype to, Dtype lower) {
   if (to != lower || !may_keep(t)) return t.to(to);
   KeptCast& kept = cast_state().kept[t.head()];
-  bool serves = kept.cast.defined() && kept.version == t.version() && kept.cast.dtype() == to &&
+  bool serves = kept.cast.defined() && kept.version == version_of(t) && kept.cast.dtype() == to &&
                 (kept.cast.requires_grad() || !thread_modes.grad_enabled);
-  if (!serves) kept = {t, t.to(to), t.version()};
+  if (!serves) kept = {t, t.to(to), version_of(t)};
   return kept.cast;
 }
 

@@ -71,7 +71,7 @@ class ProgramRun {
         request_(request),
         values_(std::move(walk.collected.tensors)) {
     values_.resize(program.n_values);
-    for (ValueNumber v : program.late_reads) versions_.push_back(values_[v].version());
+    for (ValueNumber v : program.late_reads) versions_.push_back(version_of(values_[v]));
   }
 
   Tensors run(std::optional<Departure>& departure) {
@@ -138,7 +138,7 @@ class ProgramRun {
   // The engine finds it when a node unpacks its tensor, and says which one.
   void check_versions(const Step& step) {
     for (uint32_t i : step.late_reads)
-      if (values_[program_.late_reads[i]].version() != versions_[i]) fail_written(step);
+      if (version_of(values_[program_.late_reads[i]]) != versions_[i]) fail_written(step);
   }
 
   [[noreturn]] void fail_written(const Step& step) {

@@ -24,7 +24,7 @@ Tensor bare_alias(const Tensor& t) {
 SavedTensor::SavedTensor(const Tensor& t, bool is_result, uint32_t result_input)
     : result_input_(result_input), is_result_(is_result), defined_(t.defined()) {
   if (!defined_) return;
-  version_ = t.version();
+  version_ = version_of(t);
   bool is_view = impl_of(t)->base.defined();
   tensor_ = is_result || is_view ? bare_alias(t) : t;
   std::shared_ptr<const PackedTensor> packed = pack(is_result ? tensor_ : t);
@@ -45,7 +45,7 @@ void SavedTensor::fail_written(const Tensor& t, const Node& owner, std::string_v
   fail(
       "{}: {} of shape {}, which its backward needs, was modified in place: it is at version {}, "
       "expected version {}; write to a clone, or do it before ({})",
-      owner.name(), what, t.sizes(), t.version(), version_,
+      owner.name(), what, t.sizes(), version_of(t), version_,
       origin.empty() ? "a DetectAnomalyGuard around the forward pass tells where it was recorded"
                      : "recorded at " + origin);
 }
@@ -58,7 +58,7 @@ Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, std::string_view 
   if (released_) fail_released(*owner);
   bool is_packed = apart_ && apart_->packed;
   Tensor t = is_packed ? apart_->packed->unpack() : tensor_;
-  if (!is_packed && t.version() != version_) fail_written(t, *owner, what);
+  if (!is_packed && version_of(t) != version_) fail_written(t, *owner, what);
   Edge edge = is_result_ ? Edge{owner, result_input_} : apart_ ? apart_->edge : Edge();
   if (!edge || (is_result_ && result_input_ == no_history) || !thread_modes.grad_enabled) return t;
   Tensor with_history = bare_alias(t);
@@ -74,7 +74,7 @@ bool SavedTensor::collect(Collector& collector) const {
     if (!hooked->like.defined()) return false;
     return collector.packed(*this, hooked->like), true;
   }
-  if (tensor_.version() != version_) collector.refuse("a saved tensor that was written");
+  if (version_of(tensor_) != version_) collector.refuse("a saved tensor that was written");
   collector.saved(*this, tensor_);
   return true;
 }

@@ -2,6 +2,7 @@
 #include "capture/follow/follow.h"
 
 #include "capture/hooks.h"
+#include "capture/lazy_numbers.h"
 #include "core/dispatch.h"
 #include "graph/record.h"
 #include "ops/custom_op.h"
@@ -35,6 +36,7 @@ Follower* Follower::current() { return static_cast<Follower*>(thread_modes.follo
 void Follower::run(const detail::Body& body) {
   body_ = &body;
   Running running(*this);
+  LazyNumbersOfBody numbers;
   try {
     body.run(body.context, walk_.at().frame().arguments.data(), leaves_.numbers.data(),
              results_.tensors, results_.plain);
@@ -64,6 +66,8 @@ void Follower::finish_recording() {
 }
 
 bool Follower::takes(const CallArgs& call) {
+  keep_lazy_numbers(call);
+  if (thread_modes.follower != this) return false;  // their copies were the first difference
   auto fits = [&] { return walk_.at().fits_step(call); };
   if (fits()) return walk_.at().give_results(call), true;
   const OpEntry& op = *call.op;

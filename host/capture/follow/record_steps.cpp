@@ -2,6 +2,7 @@
 #include "capture/follow/record_steps.h"
 
 #include "capture/hooks.h"
+#include "capture/lazy_numbers.h"
 #include "capture/renamed.h"
 #include "core/dispatch.h"
 #include "core/tensor/each_tensor.h"
@@ -136,6 +137,7 @@ void take_functions(Trace& trace, const Path& path, const Path::Step& step,
 void record_steps(Trace& trace, const Path& path, const Frame& frame, StepRange range,
                   const autograd::TapeRequests& requests) {
   auto [first, end] = range;
+  LazyNumbersOfBody copied_already;
   if (first > 0) restore_symbols(trace, path, frame, path.values_before(first));
   std::vector<Tensor> known = known_tensors(trace, path, frame);
   // Pending steps are of one part.

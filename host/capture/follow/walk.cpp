@@ -1,6 +1,7 @@
 // One run of a body: the ends of its parts, their code, and recording after all.
 #include "capture/follow/walk.h"
 
+#include "capture/follow/memory_of_run.h"
 #include "capture/follow/record_steps.h"
 #include "core/dispatch.h"
 #include "core/tensor/stand_in.h"
@@ -43,26 +44,12 @@ bool Walk::has_written() const {
   return std::ranges::any_of(pending, [](const auto& step) { return has_effect(*step.op); });
 }
 
-// Fakes share memory where the tensors do that the recording has met.
-bool Walk::lies_in(const Tensor& real, const Tensor& fake) const {
-  auto is_it = [&](uint32_t object, const Tensor& given) {
-    return object != Path::no_object && shares_storage(at_.frame().objects[object], fake) &&
-           shares_storage(given, real);
-  };
-  for (uint32_t i = 0; i < at_.leaves().tensors.size(); ++i)
-    if (is_it(path().argument_objects()[i], *at_.leaves().tensors[i])) return true;
-  for (uint32_t i = 0; i < at_.frame().slots.size(); ++i)
-    if (is_it(path().object_at({ValueOrigin::Kind::implicit, i}), at_.frame().slots[i]))
-      return true;
-  return false;
-}
-
 bool Walk::is_to_be_written(const Tensor& real) const {
   bool is = false;
   for (const Path::Step& step : path().steps().subspan(begun_, at_.next_step() - begun_)) {
     auto look_at = [&](ValueId value) {
       uint32_t object = path().object_of(path().number_of(path().parts()[step.part], value));
-      is = is || lies_in(real, at_.frame().objects[object]);
+      is = is || lies_in(at_, real, at_.frame().objects[object]);
     };
     std::span<const Value> args = path().args_of(step);
     for (uint32_t i = 0; i < args.size(); ++i)

@@ -77,7 +77,6 @@ class Walk {
  private:
   bool gives_what_is_held(const Path::Part& part) const;
   uint32_t object_of(const Tensor& t) const;
-  bool lies_in(const Tensor& real, const Tensor& fake) const;
   bool has_requests_of(const Path::Part& part) const;
   std::vector<const Tensor*> inputs_of(const Path::Part& part) const;
   bool finds_inputs(const Path::Part& part);

@@ -182,5 +182,7 @@ bool has_internal_overlap(const Tensor& t);
 /// Sets the flag and the dispatch key; autograd keeps what belongs to it.
 void mark_requires_grad(const Tensor& t, bool value);
 inline void bump_version(const Tensor& t) { ++impl_of(t)->storage_ref->version; }
+/// Of the handle's own object, also while a body is traced.
+inline uint64_t version_of(const Tensor& t) { return *impl_of(t)->version; }
 
 }  // namespace tenon

@@ -58,6 +58,9 @@ TENON_API double item_double(const Tensor& t, std::source_location where);
 TENON_API bool item_bool(const Tensor& t, std::source_location where);
 /// The element, read as `dtype`, as a symbol where a trace takes it in; else nothing.
 TENON_API std::optional<Number> item_symbol(const Tensor& t, Dtype dtype);
+/// Of a fake, where the tensor that it stands for in this call begins.
+TENON_API int64_t offset_of_fake(const Tensor& fake);
+TENON_API uint64_t version_now(const Tensor& t, std::source_location where);
 
 }  // namespace detail
 
@@ -98,7 +101,10 @@ class TENON_API Tensor {
   SymInt size(int64_t dim) const { return there("size")->sym_sizes[wrap(dim)]; }
   SymInt stride(int64_t dim) const { return there("stride")->sym_strides[wrap(dim)]; }
   SymInt numel() const;
-  int64_t storage_offset() const { return there("storage_offset")->storage_offset; }
+  int64_t storage_offset() const {
+    const detail::TensorHead* head = there("storage_offset");
+    return head->flags & TN_T_FAKE ? detail::offset_of_fake(*this) : head->storage_offset;
+  }
   bool requires_grad() const {
     return (there("requires_grad")->flags & TN_T_REQUIRES_GRAD) ||
            detail::view_requires_grad(*this);
@@ -124,8 +130,12 @@ class TENON_API Tensor {
   /// True when nothing but metadata is there: a tensor inside a trace, or on the meta device.
   bool is_fake() const { return there("is_fake")->flags & TN_T_FAKE; }
   bool is_contiguous(MemoryFormat format = MemoryFormat::contiguous) const;
-  /// How often the storage was written; views of one storage share the counter.
-  uint64_t version() const { return *there("version")->version; }
+  /// How often the storage was written; views of one storage share the counter. Inside a trace this
+  /// is a host read, and several writes of one compiled segment may count once.
+  uint64_t version(std::source_location where = std::source_location::current()) const {
+    static_cast<void>(there("version"));
+    return detail::version_now(*this, where);
+  }
   /// True when both handles name the same tensor object, as they do in a plain run: inside of a
   /// compiled body, and of what it keeps, too.
   bool is_same(const Tensor& other) const {

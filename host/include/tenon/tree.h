@@ -45,8 +45,31 @@ using SymOf = std::conditional_t<std::is_same_v<T, bool>, SymBool,
                                  std::conditional_t<std::is_integral_v<T>, SymInt, SymFloat>>;
 }  // namespace detail
 
+namespace detail {
+
+/// What a number that is still in the traced program is read from. Copies of a Scalar share it. Before
+/// the body writes, the trace puts a copy in the tensor's place.
+struct LazyNumber {
+  Tensor tensor;
+};
+/// `t` is defined.
+TENON_API std::shared_ptr<LazyNumber> lazy_number(Tensor t);
+
+template <class T>
+T item_as(const Tensor& t, std::source_location where) {
+  if constexpr (std::is_same_v<T, bool>)
+    return item_bool(t, where);
+  else if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(item_int(t, where));
+  else
+    return static_cast<T>(item_double(t, where));
+}
+
+}  // namespace detail
+
 /// A number of the host that stays in the traced program until somebody looks at it: returned, it
-/// is an output of the graph; compared or converted, it is computed there and then. As a SymInt,
+/// is an output of the graph; compared or converted, it is computed there and then. It is the number
+/// that was there when it was asked for, whatever the body writes before somebody looks. As a SymInt,
 /// SymFloat, SymBool or Number it is a symbol of the graph where the trace takes it in
 /// (dynamo.capture_scalar_outputs, or fullgraph), else its value.
 template <class T>
@@ -54,24 +77,27 @@ class Scalar {
  public:
   Scalar() = default;
   explicit Scalar(Tensor value, std::source_location made_at = std::source_location::current())
-      : tensor_(std::move(value)), made_at_(made_at) {}
+      : made_at_(made_at) {
+    set_tensor(std::move(value));
+  }
   Scalar(T value) : plain_(value) {}  // NOLINT: a number is a Scalar
   /// The value; ends the traced segment when it is not known yet.
   T value() const {
-    if (!tensor_.defined()) return plain_;
-    if constexpr (std::is_same_v<T, bool>)
-      return detail::item_bool(tensor_, made_at_);
-    else if constexpr (std::is_integral_v<T>)
-      return static_cast<T>(detail::item_int(tensor_, made_at_));
-    else
-      return static_cast<T>(detail::item_double(tensor_, made_at_));
+    if (!lazy_) return plain_;
+    bool is_of_trace = lazy_->tensor.is_fake();
+    T now = detail::item_as<T>(lazy_->tensor, made_at_);
+    if (is_of_trace) {  // known from here on, to the thread that traces
+      plain_ = now;
+      lazy_.reset();
+    }
+    return now;
   }
   operator T() const { return value(); }  // NOLINT: used as a number
   /// The number as a symbol, see above.
   detail::SymOf<T> sym() const {
-    if (!tensor_.defined()) return plain_;
+    if (!lazy_) return plain_;
     if constexpr (detail::has_dtype<T> || std::is_same_v<T, bool>) {
-      if (std::optional<Number> n = detail::item_symbol(tensor_, dtype_of<T>)) {
+      if (std::optional<Number> n = detail::item_symbol(lazy_->tensor, dtype_of<T>)) {
         if constexpr (std::is_same_v<T, bool>)
           return n->sym_bool();
         else if constexpr (std::is_integral_v<T>)
@@ -84,12 +110,16 @@ class Scalar {
   }
   operator detail::SymOf<T>() const { return sym(); }  // NOLINT: likewise
   operator Number() const { return sym(); }            // NOLINT: likewise
-  Tensor& tensor() { return tensor_; }
-  const Tensor& tensor() const { return tensor_; }
+  /// What it is read from; undefined: it is known.
+  const Tensor& tensor() const {
+    static const Tensor none;
+    return lazy_ ? lazy_->tensor : none;
+  }
+  void set_tensor(Tensor t) { lazy_ = t.defined() ? detail::lazy_number(std::move(t)) : nullptr; }
 
  private:
-  Tensor tensor_;
-  T plain_{};
+  mutable std::shared_ptr<detail::LazyNumber> lazy_;
+  mutable T plain_{};
   std::source_location made_at_;  // the user's item() call, for messages
 };
 
@@ -98,14 +128,7 @@ Scalar<T> Tensor::item(std::source_location where) const {
   if (!defined()) detail::fail_undefined("item");
   require(numel().guard_int() == 1, "item: expected a tensor with one element, found {}", *this);
   if (is_fake()) return Scalar<T>(*this, where);
-  return Scalar<T>([&]() -> T {
-    if constexpr (std::is_same_v<T, bool>)
-      return detail::item_bool(*this, where);
-    else if constexpr (std::is_integral_v<T>)
-      return static_cast<T>(detail::item_int(*this, where));
-    else
-      return static_cast<T>(detail::item_double(*this, where));
-  }());
+  return Scalar<T>(detail::item_as<T>(*this, where));
 }
 
 /// Specialise with `template <class V> static void visit(T& value, V& visitor)` for a type of

@@ -137,6 +137,12 @@ inline Tensor drawn(const Tensor& t, uint32_t kind) {
 // Numbers of data stay small, so that programs do not depend on NaN and infinity alone.
 inline float tamed(float v) { return std::isfinite(v) ? std::fmod(v, 4.0f) : 1.0f; }
 
+/// A view of one element.
+inline Tensor first_of(Tensor t) {
+  while (t.dim() > 0) t = t.select(0, 0);
+  return t;
+}
+
 inline float number_in(const Tensor& t) { return tamed(t.to(Dtype::f32).sum().item<float>()); }
 
 inline bool tests_data(const Tensor& a, const Tensor& b, uint32_t kind) {

@@ -114,16 +114,127 @@ TENON_PROGRAM(ARateThatTheBodySets, 12) {
 }
 
 // A number that is not looked at yet when its tensor is written is the one from before the write.
-TENON_EXPECTED_FAILURE(ANumberFromBeforeTheWrite, 4) {
+TENON_PROGRAM(ANumberFromBeforeTheWrite, 1) {
   auto f = run.compile([](const Tensor& x) {
     Tensor sum = x.sum();
     auto before = sum.item<float>();
     sum.add_(8.0);
-    return std::pair(before, sum);
+    auto between = sum.item<float>(), same = between;
+    sum.mul_(2.0);
+    return std::tuple(before, between, same, sum);
   });
   for (int i = 0; i < 3; ++i) {
-    auto [before, sum] = f(row({1, float(i)}));
-    run.log(float(before), sum);
+    auto [before, between, same, sum] = f(row({1, float(i)}));
+    run.log(float(before), float(between), float(same), sum);
+  }
+}
+
+TENON_PROGRAM(ANumberOfAnArgumentThatIsWritten, 12) {
+  auto f = run.compile([](const Tensor& x, const Tensor& to) {
+    auto first = x.select(0, 0).item<float>(), second = x.select(0, 1).item<float>();
+    to.mul_(3.0);  // x on some calls
+    Tensor y = x + 1.0;
+    if (second > 3) y = y - double(second);
+    return y * double(first) + double(second);
+  });
+  for (int i = 0; i < 6; ++i) {
+    Tensor x = row({1, float(i)}), other = row({5, 6});
+    run.log(f(x, i % 2 ? x : other), x, other);
+  }
+}
+
+TENON_PROGRAM(NumbersThatTurnWithTheTensor, 24) {
+  auto f = run.compile([](const Tensor& x) {
+    Tensor a = x.sum(), b = x.prod();
+    Scalar<float> last = a.item<float>();
+    for (int i = 0; i < 3; ++i) {
+      b.add_(a);
+      Scalar<float> next = b.item<float>();
+      a.copy_(b);
+      b.mul_(double(last));
+      last = next;
+    }
+    return std::pair(a + b, last);
+  });
+  for (int i = 0; i < 4; ++i) {
+    auto [y, last] = f(row({1, float(i)}));
+    run.log(y, float(last));
+  }
+}
+
+TENON_PROGRAM(ANumberAcrossWritesOfTheHost, 12) {
+  auto uncompiled = disable([](const Tensor& t) { t.mul_(5.0); });
+  auto f = run.compile([&](const Tensor& x, bool by_pointer) {
+    Tensor sum = x.sum();
+    auto number = sum.item<float>();
+    if (by_pointer)
+      *sum.data_ptr<float>() = 7;
+    else
+      uncompiled(sum);
+    return std::tuple(x * double(number), sum, number);
+  });
+  for (int i = 0; i < 6; ++i) {
+    auto [y, sum, number] = f(row({1, float(i)}), i % 3 == 1);
+    run.log(y, sum, float(number));
+  }
+}
+
+TENON_PROGRAM(ANumberThatOutlivesItsCall, 4) {
+  std::vector<Scalar<float>> kept;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor sum = x.sum();
+    kept.push_back(sum.item<float>());
+    return sum;
+  });
+  for (int i = 0; i < 4; ++i) {
+    Tensor sum = f(row({1, float(i)}));
+    sum.fill_(-1.0);
+    run.log(float(kept.back()), sum);
+  }
+}
+
+TENON_PROGRAM(AStepThatReportsItsLossAfterIt, 2) {
+  Tensor w = row({1, 2}).requires_grad_();
+  optim::SGD opt({w}, {.lr = 0.25});
+  auto step = run.compile([&](const Tensor& x) {
+    opt.zero_grad();
+    Tensor loss = (x * w).square().sum();
+    auto before = loss.item<float>();
+    auto first = w.detach().select(0, 0).item<float>();
+    loss.backward();
+    opt.step();
+    return std::pair(before, first);
+  });
+  for (int i = 0; i < 5; ++i) {
+    auto [before, first] = step(row({0.5, float(i) / 4}));
+    run.log(float(before), float(first), w);
+  }
+}
+
+TENON_PROGRAM(WhereAnArgumentBegins, 2) {
+  auto f = run.compile([](const Tensor& x) {
+    Tensor tail = x.slice(0, 1);
+    return std::tuple(x * double(x.storage_offset()), x.storage_offset(), tail.storage_offset());
+  });
+  Tensor all = arange(12).to(Dtype::f32);
+  for (int i = 0; i < 8; ++i) {
+    auto [y, begin, tail] = f(all.slice(0, i, i + 3));
+    run.log(y, begin, tail);
+  }
+}
+
+TENON_PROGRAM(WhetherATensorWasWritten, 40) {
+  Tensor state = zeros({2});
+  auto f = run.compile([&](const Tensor& x, bool writes) {
+    uint64_t before = state.version(), before_of_x = x.version();
+    if (writes) state.add_(x);
+    bool state_is_written = state.version() != before;
+    x.mul_(2.0);
+    return std::tuple(x + 1.0, state_is_written, x.version() != before_of_x);
+  });
+  for (int i = 0; i < 8; ++i) {
+    auto [y, state_is_written, x_is_written] = f(row({1, float(i)}), i % 3 == 0);
+    run.log(y, state, state_is_written, x_is_written);
   }
 }
 

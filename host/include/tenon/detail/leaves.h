@@ -149,6 +149,14 @@ struct NumberWriter : TensorVisitor {
   }
 };
 
+/// Lets a visitor replace what a number is read from.
+template <class T, class V>
+void visit_tensor_of(Scalar<T>& s, V& visitor) {
+  Tensor t = s.tensor();
+  visitor.tensor(t);
+  s.set_tensor(std::move(t));
+}
+
 /// Puts tensors and symbols into the places of the leaves, in order.
 struct LeafWriter : NumberWriter {
   const Tensor* next_tensor;
@@ -158,7 +166,7 @@ struct LeafWriter : NumberWriter {
   void tensor(const Tensor&) { ++next_tensor; }
   template <class T>
   void scalar(Scalar<T>& s) {
-    tensor(s.tensor());
+    visit_tensor_of(s, *this);
   }
 };
 
@@ -172,7 +180,7 @@ struct LeafEmptier : TensorVisitor {
   void tensor(const Tensor&) {}
   template <class T>
   void scalar(Scalar<T>& s) {
-    tensor(s.tensor());
+    visit_tensor_of(s, *this);
   }
 };
 
@@ -191,7 +199,7 @@ struct LeafRestorer : TensorVisitor {
   void tensor(const Tensor&) {}
   template <class T>
   void scalar(Scalar<T>& s) {
-    tensor(s.tensor());
+    visit_tensor_of(s, *this);
   }
 };
 
@@ -203,7 +211,7 @@ struct LeafFiller : NumberWriter {
   void tensor(const Tensor&) { ++next; }
   template <class T>
   void scalar(Scalar<T>& s) {
-    if (next->defined()) s = Scalar<T>(Scalar<T>(std::move(*next)).value());
+    if (next->defined()) s = item_as<T>(*next, std::source_location::current());
     ++next;
   }
 };

@@ -1,0 +1,42 @@
+// Fakes share memory where the tensors do that the recording has met.
+#include "capture/follow/memory_of_run.h"
+
+#include "capture/memory_of_inputs.h"
+
+namespace tenon {
+
+namespace {
+
+// `f` gets the tensors of the call over the memory of `fake`, and their own fakes.
+template <class F>
+void each_in_memory_of(const Position& at, const Tensor& fake, F f) {
+  auto look_at = [&](uint32_t object, const Tensor& given) {
+    if (object == Path::no_object) return;
+    const Tensor& known = at.frame().objects[object];
+    if (shares_storage(known, fake)) f(given, known);
+  };
+  for (uint32_t i = 0; i < at.leaves().tensors.size(); ++i)
+    look_at(at.path().argument_objects()[i], *at.leaves().tensors[i]);
+  for (uint32_t i = 0; i < at.frame().slots.size(); ++i)
+    look_at(at.path().object_at({ValueOrigin::Kind::implicit, i}), at.frame().slots[i]);
+}
+
+}  // namespace
+
+bool lies_in(const Position& at, const Tensor& real, const Tensor& fake) {
+  bool does = false;
+  each_in_memory_of(at, fake, [&](const Tensor& given, const Tensor&) {
+    does = does || shares_storage(given, real);
+  });
+  return does;
+}
+
+int64_t offset_of(const Position& at, const Tensor& fake) {
+  int64_t beyond = 0;
+  each_in_memory_of(at, fake, [&](const Tensor& given, const Tensor& known) {
+    beyond = elements_beyond(fake, given, known);
+  });
+  return impl_of(fake)->storage_offset + beyond;
+}
+
+}  // namespace tenon

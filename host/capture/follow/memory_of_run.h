@@ -1,0 +1,13 @@
+// Which memory of the call the tensors of a run along a path lie in.
+#pragma once
+
+#include "capture/follow/position.h"
+
+namespace tenon {
+
+/// Whether a tensor of the call lies in the memory that the fake stands for.
+bool lies_in(const Position& at, const Tensor& real, const Tensor& fake);
+/// Where the tensor begins that the fake stands for.
+int64_t offset_of(const Position& at, const Tensor& fake);
+
+}  // namespace tenon

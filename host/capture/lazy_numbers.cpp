@@ -1,0 +1,93 @@
+// The numbers that a body holds, and when they are copied.
+#include "capture/lazy_numbers.h"
+
+#include "capture/body_scope.h"
+#include "capture/follow/follow.h"
+#include "core/error.h"
+#include "graph/record.h"
+#include "ops/op_table.h"
+
+#include <tenon/ops/copy.h>
+
+#include <utility>
+
+namespace tenon {
+
+namespace {
+
+thread_local LazyNumbers lazy_numbers;
+
+// Copies of a Scalar, and several of one tensor, are read from one.
+class CopiesOfFakes {
+ public:
+  template <class F>
+  Tensor copy_of(const Tensor& fake, F copy) {
+    for (const auto& [known, copied] : copies_)
+      if (same_head(known, fake)) return copied;
+    return copies_.emplace_back(fake, copy(fake)).second;
+  }
+
+ private:
+  std::vector<std::pair<Tensor, Tensor>> copies_;
+};
+
+// From here on they have memory of their own.
+template <class F>
+void give_own_memory(F copy) {
+  CopiesOfFakes copies;
+  for (const std::weak_ptr<detail::LazyNumber>& held : std::exchange(lazy_numbers, {}))
+    if (std::shared_ptr<detail::LazyNumber> number = held.lock())
+      number->tensor = copies.copy_of(number->tensor, copy);
+}
+
+Tensor real_now(const Tensor& fake) {
+  if (!fake.is_fake()) return fake;
+  const Follower* follower = Follower::current();
+  return follower ? follower->walk().real_of(fake) : concrete_of(fake);
+}
+
+Tensor copy_of_real(const Tensor& real) {
+  PauseRecording pause;
+  return real.clone();
+}
+
+}  // namespace
+
+std::shared_ptr<detail::LazyNumber> detail::lazy_number(Tensor t) {
+  bool is_of_trace = t.is_fake() && thread_modes.tracer && !BodyScope::is_inside();
+  auto number = std::make_shared<LazyNumber>(std::move(t));
+  if (!is_of_trace) return number;
+  // Loops read many and hold few.
+  if (lazy_numbers.size() == lazy_numbers.capacity())
+    std::erase_if(lazy_numbers, [](const auto& held) { return held.expired(); });
+  lazy_numbers.push_back(number);
+  return number;
+}
+
+// The numbers of a branch or of a loop's body are looked at nowhere.
+void keep_lazy_numbers(const CallArgs& call) {
+  if (!call.op->mutated_args || lazy_numbers.empty() || BodyScope::is_inside()) return;
+  EnableGradGuard off(false);
+  give_own_memory([](const Tensor& fake) { return fake.clone(); });
+}
+
+void settle_lazy_numbers() {
+  if (lazy_numbers.empty()) return;
+  give_own_memory([](const Tensor& fake) {
+    Tensor real = real_now(fake);
+    ensure(real.defined(), "a number is read from a tensor without data, and nothing is pending");
+    return copy_of_real(real);
+  });
+}
+
+void settle_lazy_numbers(const Tensor& fake, const Tensor& real) {
+  std::shared_ptr<detail::LazyNumber> number;
+  for (const std::weak_ptr<detail::LazyNumber>& held : lazy_numbers)
+    if ((number = held.lock()) && same_head(number->tensor, fake))
+      number->tensor = copy_of_real(real);
+}
+
+LazyNumbersOfBody::LazyNumbersOfBody() : outer_(std::exchange(lazy_numbers, {})) {}
+LazyNumbersOfBody::~LazyNumbersOfBody() { lazy_numbers = std::move(outer_); }
+
+}  // namespace tenon
