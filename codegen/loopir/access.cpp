@@ -148,8 +148,24 @@ struct Accesses {
 
 }  // namespace
 
-Access access_of(Program& program, const Step& step) { return std::visit(Accesses{program}, step); }
-Access access_of(Program& program, const Item& item) { return std::visit(Accesses{program}, item); }
+namespace {
+
+/// Who reads a view that the host makes reads the memory that it shows.
+Access with_shown(const Program& program, Access access) {
+  for (size_t i = 0; i < access.reads.size(); ++i)
+    if (Id shown = program.buffers[access.reads[i]].shows; shown != none)
+      access.reads.push_back(shown);
+  return access;
+}
+
+}  // namespace
+
+Access access_of(Program& program, const Step& step) {
+  return with_shown(program, std::visit(Accesses{program}, step));
+}
+Access access_of(Program& program, const Item& item) {
+  return with_shown(program, std::visit(Accesses{program}, item));
+}
 
 namespace {
 

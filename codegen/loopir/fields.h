@@ -28,6 +28,7 @@ void fields(V& v, Buffer& b) {
   v.indices(b.sizes);
   v.indices(b.strides);
   v(b.name);
+  v.maybe_buffer(b.shows);
 }
 
 template <class V>

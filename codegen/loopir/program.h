@@ -34,6 +34,7 @@ struct Buffer {
   int32_t dtype = TN_F32;
   Ids sizes, strides;
   std::string name;
+  Id shows = none;  // of a foreign one: the buffer whose memory it may be
 };
 
 /// Elements of a buffer by strides: what the library routines and the host read.

@@ -94,6 +94,8 @@ void in_threads(int n, const std::function<void(int)>& f) {
 
 namespace {
 
+bool runs_on_gpu() { return std::getenv("TENON_PROGRAMS_ON_GPU") != nullptr; }
+
 // Counts by hand take their time.
 unsigned seconds_a_run() { return std::getenv("TENON_PROGRAM_TURNS") ? 3600 : 60; }
 char running[256] = "";
@@ -110,7 +112,7 @@ void run_program(const Program& program, Run& run) {
                 run.is_plain() ? "plain" : run.backend().c_str());
   ::alarm(seconds_a_run());
   manual_seed(7);
-  DefaultDevice there(std::getenv("TENON_PROGRAMS_ON_GPU") ? Device(DeviceType::cuda) : kCPU);
+  DefaultDevice there(runs_on_gpu() ? Device(DeviceType::cuda) : kCPU);
   // All backward passes of a compiled run are compiled, too: those inside of callables and others.
   bool compiles_passes = !run.is_plain() && std::getenv("TENON_PROGRAMS_COMPILE_PASSES");
   if (compiles_passes) compiled_autograd::enable_everywhere(run.backend());
@@ -140,7 +142,9 @@ void compare_runs(const Program& program, const std::string& backend) {
 // Those named in the environment, or those that take other ways from the graph to the code.
 std::vector<std::string> backends() {
   const char* named = std::getenv("TENON_PROGRAMS_BACKENDS");
-  std::istringstream names(named ? named : "eager aot_eager inductor");
+  std::istringstream names(named           ? named
+                           : runs_on_gpu() ? "eager aot_eager inductor cudagraphs"
+                                           : "eager aot_eager inductor");
   std::vector<std::string> installed = list_backends(std::vector<std::string>()), tested;
   for (std::string name; names >> name;)
     if (std::ranges::find(installed, name) != installed.end()) tested.push_back(name);
@@ -198,6 +202,11 @@ void register_tests() {
 }  // namespace tenon::programs
 
 int main(int argc, char** argv) {
+  if (std::string why = tenon::why_no_device(tenon::DeviceType::cuda);
+      tenon::programs::runs_on_gpu() && !why.empty()) {
+    std::printf("no GPU: %s\n", why.c_str());
+    return 0;
+  }
   ::signal(SIGALRM, tenon::programs::end_hanging_program);
   tenon::programs::register_tests();
   testing::InitGoogleTest(&argc, argv);

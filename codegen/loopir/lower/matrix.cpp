@@ -366,6 +366,15 @@ void add_operand(Lowering& to, Extern& e, uint32_t v) {
     throw tenon::plugin::declined(e.name + ": an operand is not a tensor");
 }
 
+/// The memory that a view may be of, where the host makes it; none: its results are memory of their
+/// own.
+Id shown_by(const Extern& e, const node& n) {
+  bool is_view = (n.tags & (TN_TAG_VIEW | TN_TAG_MAYBE_ALIAS)) != 0;
+  bool is_of_first = is_view && n.n_args > 0 && n.args[0].kind == TN_ARG_VALUE;
+  auto first = is_of_first ? e.tensors.find(n.args[0].u.value) : e.tensors.end();
+  return first == e.tensors.end() ? none : first->second.buffer;
+}
+
 }  // namespace
 
 void lower_extern(Lowering& to, const node& n) {
@@ -404,7 +413,7 @@ void lower_extern(Lowering& to, const node& n) {
     }
     Id buffer = to.program.add_buffer(
         {Buffer::Place::foreign, 0, v.dtype, to.arguments.indices_of(v.dims()),
-         to.arguments.indices_of(v.stride_dims()), std::string(sv(v.name))});
+         to.arguments.indices_of(v.stride_dims()), std::string(sv(v.name)), shown_by(e, n)});
     e.results.back() = buffer;
     to.tensors[id] = to.over(buffer);
   }

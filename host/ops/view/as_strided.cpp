@@ -87,9 +87,9 @@ ViewMeta diagonal_view(const Tensor& self, int64_t offset, int64_t dim1, int64_t
 
 void diagonal_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& src, int64_t offset,
                              int64_t dim1, int64_t dim2) {
-  copy_elements(out, self);
+  copy_to(out, self);
   ViewMeta m = diagonal_view(out, offset, dim1, dim2);
-  copy_elements(make_view(out, list_of(m.sizes), list_of(m.strides), m.offset), src);
+  copy_to(make_view(out, list_of(m.sizes), list_of(m.strides), m.offset), src);
 }
 
 TensorMeta diagonal_scatter_meta(const Tensor& self, const Tensor& src, int64_t offset,
@@ -246,6 +246,7 @@ static constexpr OpDef view_as_strided_rows[] = {
          }},
     {.schema = "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> "
                "Tensor",
+     .tags = OpTags::any_device,
      .core = true,
      .meta = fn<diagonal_scatter_meta>,
      .eager = fn<diagonal_scatter_kernel>,
