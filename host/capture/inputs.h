@@ -71,6 +71,9 @@ class TraceInputs {
   /// other tensors. Only before anything was written.
   std::optional<SymInt> item_of_argument(const Tensor& fake, Dtype wanted);
 
+  /// A tensor that the body has met, real or fake, needs a gradient from the next segment on, or none.
+  void set_need(const Tensor& met, bool needs_grad) const;
+
   /// A new segment begins.
   void restart();
   /// The real inputs of the segment, `n` with those that are numbers.

@@ -88,6 +88,9 @@ class Trace {
   /// Runs what is pending, forward of a function last, whose results get their history.
   void attach_outside(std::string_view what, const autograd::WaitingFunction& function,
                       autograd::FunctionTensors tensors);
+  /// Ends the segment, since another tensor needs a gradient from here on: what was recorded before
+  /// knows nothing of it, and no later run is held against it.
+  void change_needs(std::string_view what);
   /// The body depends on the mode of a module.
   void note_mode(const std::shared_ptr<const bool>& mode) {
     for (const ReadMode& known : recording_.modes)
@@ -113,6 +116,7 @@ class Trace {
   friend class TraceScope;
   void set_hooks();
   bool stays_outside(const OpEntry& op) const;
+  bool cuts_history(const CallArgs& call) const;
   void run_outside(const CallArgs& call);
   bool may_look() const;
   std::optional<SymValue> look_at(const Expr* expr);
