@@ -2,6 +2,8 @@
 #include "config/config.h"
 #include "config/store.h"
 
+#include <algorithm>
+
 namespace tenon::config {
 
 namespace detail {
@@ -10,7 +12,15 @@ constinit thread_local bool patched = false;
 
 namespace {
 
-thread_local ThreadPatches current_patches;
+// A patch may outlive the locals of its thread, where the program calls exit() within its scope.
+struct PatchesOfThread : ThreadPatches {
+  using ThreadPatches::operator=;
+  ~PatchesOfThread() {
+    detail::patched = false;
+    reset();
+  }
+};
+thread_local PatchesOfThread current_patches;
 
 ThreadPatches exchange_patches(ThreadPatches patches) {
   detail::patched = patches != nullptr;
@@ -102,10 +112,24 @@ CompileOptions check_options(std::string_view toml) {
   return check_options(settings);
 }
 
-OptionScope::OptionScope(const CompileOptions& options) : before_(current_patches) {
-  if (options) exchange_patches(with_entry(options));
+OptionScope::OptionScope(const CompileOptions& options) : entry_(options) {
+  if (!entry_) return;
+  before_ = current_patches;
+  exchange_patches(mine_ = with_entry(entry_));
 }
-OptionScope::~OptionScope() { exchange_patches(std::move(before_)); }
+
+// A recording that begins in the middle of a body outlives patches of the body that began before.
+OptionScope::~OptionScope() {
+  if (!entry_) return;
+  if (current_patches == mine_) {
+    exchange_patches(std::move(before_));
+    return;
+  }
+  auto entries = entries_now();
+  if (auto mine = std::find(entries.rbegin(), entries.rend(), entry_); mine != entries.rend())
+    entries.erase(std::next(mine).base());
+  exchange_patches(state_of(std::move(entries)));
+}
 
 ThreadPatches thread_patches() { return current_patches; }
 InheritPatches::InheritPatches(ThreadPatches patches)
