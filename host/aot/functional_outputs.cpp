@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
+#include "graph/symbol_use.h"
 #include "ops/op_table.h"
 #include "ops/shapes.h"
 
@@ -192,9 +193,8 @@ void FunctionalOutputs::show_symbols() {
   for (const OutputRecipe& recipe : out_.outputs) add_view(recipe.view, recipe.offset);
   for (const Lowered::Restride& r : out_.restrides) add_view(r.view, r.offset);
   for (const Expr* symbol : used) {
-    if (symbol->kind != ExprKind::integer) continue;
     out_.shown_symbols.push_back({symbol, static_cast<uint32_t>(results_.size())});
-    results_.push_back(scalar_tensor(as_sym_int(symbol), Dtype::i64));
+    results_.push_back(tensor_of_number(number_over(symbol)));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
+#include "graph/symbol_use.h"
 
 #include <tenon/autograd.h>
 #include <tenon/ops/create.h>
@@ -29,11 +30,10 @@ TensorMeta tangent_meta(const Tensor& result) {
 // Data-dependent numbers that the forward computes, for a backward that may need them.
 void tell_symbols(const Graph& forward, std::vector<Tensor>& results, Derivative& derivative) {
   std::vector<const Expr*> made;
-  for (const SymbolBinding& b : forward.symbols)
-    if (b.symbol->kind == ExprKind::integer) made.push_back(b.symbol);
+  for (const SymbolBinding& b : forward.symbols) made.push_back(b.symbol);
   for (const Expr* symbol : made) {
     derivative.symbols.emplace_back(symbol, static_cast<uint32_t>(results.size()));
-    results.push_back(scalar_tensor(as_sym_int(symbol), Dtype::i64));
+    results.push_back(tensor_of_number(number_over(symbol)));
   }
 }
 

@@ -29,6 +29,7 @@
 #include "core/threads/once.h"
 #include "graph/inline.h"
 #include "graph/interpret.h"
+#include "graph/symbol_use.h"
 #include "ops/op_table.h"
 #include "report/events.h"
 
@@ -55,6 +56,7 @@ bool draws_random(const Graph& graph) {
 /// tells it.
 struct SymbolWord {
   uint32_t of_call = no_value, of_output = no_value;
+  ExprKind kind = ExprKind::integer;
 };
 
 // Addresses of plans are used again, these are not.
@@ -79,14 +81,23 @@ struct TrainingPlan {
       if (joint->value(joint->inputs()[i]).flags.mutated) written.push_back(i);
     for (ValueId v : halves.forward.outer_inputs)
       forward_inputs.push_back(v == no_value ? no_value : joint->value(v).source_index);
-    for (uint32_t outer : halves.backward.outer_symbols)
-      backward_words.push_back(word_of(joint->symbols[outer].symbol, outer));
+    for (uint32_t i = 0; i < halves.backward.outer_symbols.size(); ++i)
+      backward_words.push_back(word_of(i));
   }
 
-  SymbolWord word_of(const Expr* symbol, uint32_t outer) const {
+  // Of a symbol of the backward.
+  SymbolWord word_of(uint32_t index) const {
+    auto is_computed = [](const Graph& graph, const SymbolBinding& b) {
+      return graph.value(b.value).source == ValueSource::node;
+    };
+    uint32_t outer = halves.backward.outer_symbols[index];
+    const SymbolBinding& whole = joint->symbols[outer];
     for (const auto& [told, output] : halves.symbols)
-      if (told == symbol) return {no_value, output};
-    return {outer, no_value};
+      if (told == whole.symbol) return {no_value, output, whole.symbol->kind};
+    const Graph& graph = *halves.backward.graph;
+    ensure(!is_computed(*joint, whole) || is_computed(graph, graph.symbols[index]),
+           "the backward needs a number of the data that the forward does not tell");
+    return {outer, no_value, whole.symbol->kind};
   }
 
   // The forward alone, as it was before it was cut: for gradients of gradients.
@@ -166,7 +177,7 @@ class CompiledNode final : public autograd::Node {
     for (const SymbolWord& w : plan_->backward_words)
       backward_words_.push_back(w.of_call != no_value
                                     ? (w.of_call < words_.size() ? words_[w.of_call] : 0)
-                                    : *outputs[w.of_output].data_ptr<int64_t>());
+                                    : value_in(outputs[w.of_output], w.kind).word);
   }
 
   void release() override {

@@ -40,7 +40,7 @@ Tensor into_numbered(std::span<const ViewStep> chain, const Tensor& base, const 
           "writing through {} cannot be made functional: it shows {} as {}; clone the view before "
           "writing",
           view, base.dtype(), content.dtype());
-  Tensor places = arange(base.numel(), Dtype::i64).reshape(base.sizes());
+  Tensor places = arange(base.numel(), Dtype::i64, {}, base.device()).reshape(base.sizes());
   for (const ViewStep& step : chain) places = apply_view(step, places);
   require(!has_internal_overlap(places), ErrorCode::unsupported,
           "writing through {} cannot be made functional: it shows an element twice; clone the view "

@@ -5,6 +5,7 @@
 #include "aot/saved_plan.h"
 #include "core/error.h"
 #include "core/sym/sym_eval.h"
+#include "graph/symbol_use.h"
 #include "ops/op_ids.h"
 #include "ops/op_table.h"
 
@@ -130,7 +131,7 @@ class InferenceWrapper final : public Artifact {
 
     std::optional<SymValue> operator()(const Expr* symbol) const {
       for (const Lowered::ShownSymbol& s : wrapper.lowered_.shown_symbols)
-        if (s.symbol == symbol) return SymValue::of_int(*results[s.output].data_ptr<int64_t>());
+        if (s.symbol == symbol) return value_in(results[s.output], symbol->kind);
       for (size_t i = 0; i < words.size(); ++i)
         if (wrapper.symbols_[i] == symbol) return SymValue{symbol->kind, words[i]};
       return std::nullopt;

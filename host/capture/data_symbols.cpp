@@ -6,27 +6,9 @@
 #include "graph/symbol_use.h"
 #include "ops/op_table.h"
 
-#include <tenon/ops/copy.h>
-#include <tenon/ops/create.h>
-
 #include <algorithm>
 
 namespace tenon {
-
-namespace {
-
-Dtype dtype_of_symbol(const Expr* symbol) {
-  return symbol->kind == ExprKind::integer ? Dtype::i64
-         : symbol->kind == ExprKind::real  ? Dtype::f64
-                                           : Dtype::bool_;
-}
-
-SymValue value_in(const Tensor& t, ExprKind kind) {
-  if (kind == ExprKind::real) return SymValue::of_real(*t.data_ptr<double>());
-  return {kind, kind == ExprKind::integer ? *t.data_ptr<int64_t>() : *t.data_ptr<bool>()};
-}
-
-}  // namespace
 
 DataSymbols::DataSymbols(const detail::Leaves& leaves, GraphRecorder& recorder,
                          const TracePolicy& policy)
@@ -56,8 +38,7 @@ bool DataSymbols::captures(const OpEntry& op) const {
 std::vector<const Expr*> DataSymbols::show(std::vector<Tensor>& results) const {
   std::vector<const Expr*> symbols;
   for (const SymbolBinding& b : recorder_.graph().symbols) symbols.push_back(b.symbol);
-  for (const Expr* symbol : symbols)
-    results.push_back(scalar_tensor(number_over(symbol), dtype_of_symbol(symbol)));
+  for (const Expr* symbol : symbols) results.push_back(tensor_of_number(number_over(symbol)));
   return symbols;
 }
 
@@ -109,8 +90,7 @@ std::vector<int32_t> DataSymbols::show_numbers(std::span<const Number> numbers,
                     });
     places.push_back(computed ? static_cast<int32_t>(results.size()) : -1);
     if (!computed) continue;
-    Dtype dtype = n.is_integer() ? Dtype::i64 : n.is_floating() ? Dtype::f64 : Dtype::bool_;
-    results.push_back(scalar_tensor(n, dtype));
+    results.push_back(tensor_of_number(n));
   }
   return places;
 }

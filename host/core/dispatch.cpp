@@ -27,7 +27,10 @@ uint64_t keys_of(const Value* args, uint32_t n_args) {
         if (t.defined()) keys |= keys_of(t);
     } else if (args[i].tag == Tag::device) {
       DeviceType type = args[i].device().type;
-      if (type != DeviceType::cpu && type != DeviceType::meta) keys |= bit(Key::device);
+      if (type == DeviceType::meta)
+        keys |= bit(Key::meta);
+      else if (type != DeviceType::cpu)
+        keys |= bit(Key::device);
     }
   }
   return keys;

@@ -2,7 +2,7 @@
 //
 // Key set of a call = the thread's modes | the OR of its tensors' keys | cpu, less what the thread
 // masks. The highest bit indexes `op.by_key`. A key's function goes on by masking its own key and
-// calling again. Order, high to low: autocast, autograd, trace, meta, device.
+// calling again. Order, high to low: defaults, autocast, autograd, trace, meta, device.
 // Cost: about 2 ns besides the call.
 #pragma once
 
@@ -13,9 +13,19 @@ namespace tenon {
 enum class OpId : uint32_t;
 
 /// `device`: tensors on any device but the CPU.
-enum class Key : uint8_t { cpu = 0, device = 1, meta = 4, trace = 8, autograd = 9, autocast = 10 };
-inline constexpr size_t n_keys = 11;
+enum class Key : uint8_t {
+  cpu = 0,
+  device = 1,
+  meta = 4,
+  trace = 8,
+  autograd = 9,
+  autocast = 10,
+  defaults = 11
+};
+inline constexpr size_t n_keys = 12;
 constexpr uint64_t bit(Key k) { return uint64_t{1} << static_cast<unsigned>(k); }
+/// What the program has set for ops that it calls itself.
+inline constexpr uint64_t keys_of_user = bit(Key::autocast) | bit(Key::defaults);
 
 struct OpEntry;  // ops/op_table.h completes it
 
@@ -45,6 +55,7 @@ struct ThreadModes {
   bool deterministic = false;
   Dtype autocast_dtype = Dtype::bf16;  ///< autocast is on while `include` has its key
   bool autocast_cache = true;
+  Device default_device = kCPU;  ///< of factories
 };
 extern thread_local constinit ThreadModes thread_modes;
 
@@ -69,8 +80,7 @@ class ModeScope {
 
 /// Tensors made in the scope are fakes, and ops run their meta functions only.
 struct FakeScope : ModeScope {
-  FakeScope()
-      : ModeScope(bit(Key::meta), bit(Key::trace) | bit(Key::autograd) | bit(Key::autocast)) {}
+  FakeScope() : ModeScope(bit(Key::meta), bit(Key::trace) | bit(Key::autograd) | keys_of_user) {}
 };
 
 /// Ops in the scope are not recorded on the tape.
@@ -78,9 +88,10 @@ struct BelowAutograd : ModeScope {
   BelowAutograd() : ModeScope(0, bit(Key::autograd)) {}
 };
 
-/// Ops in the scope compute in the types that they are given: whatever is not user code.
+/// Ops in the scope compute in the types that they are given, and factories on the device that they
+/// are told: whatever is not user code.
 struct BelowAutocast : ModeScope {
-  BelowAutocast() : ModeScope(0, bit(Key::autocast)) {}
+  BelowAutocast() : ModeScope(0, keys_of_user) {}
 };
 
 /// What the trace key does; filled in by graph/record.cpp.

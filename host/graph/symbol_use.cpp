@@ -1,6 +1,11 @@
 // Symbols of expressions, remembered.
 #include "graph/symbol_use.h"
 
+#include "core/dispatch.h"
+#include "core/tensor/tensor_impl.h"
+
+#include <tenon/ops/create.h>
+
 namespace tenon {
 
 SymbolUse::SymbolUse(const Graph& graph) : graph_(graph) {
@@ -15,6 +20,19 @@ const std::vector<uint32_t>& SymbolUse::of(const Expr* expr) {
     if (auto found = positions_.find(symbol); found != positions_.end())
       at->second.push_back(found->second);
   return at->second;
+}
+
+Tensor tensor_of_number(Number n) {
+  ModeScope on_the_cpu(0, bit(Key::defaults));
+  Dtype dtype = n.is_integer() ? Dtype::i64 : n.is_floating() ? Dtype::f64 : Dtype::bool_;
+  return scalar_tensor(n, dtype);
+}
+
+SymValue value_in(const Tensor& t, ExprKind kind) {
+  const void* element = impl_of(t)->data;
+  if (kind == ExprKind::real) return SymValue::of_real(*static_cast<const double*>(element));
+  if (kind == ExprKind::integer) return {kind, *static_cast<const int64_t*>(element)};
+  return {kind, *static_cast<const bool*>(element)};
 }
 
 }  // namespace tenon

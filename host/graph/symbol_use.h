@@ -1,7 +1,7 @@
 // Which symbols of a graph its nodes and values mention.
 #pragma once
 
-#include "core/sym/sym_expr.h"
+#include "core/sym/sym_eval.h"
 #include "graph/graph.h"
 
 #include <unordered_map>
@@ -26,6 +26,11 @@ inline Number number_over(const Expr* expr) {
       return as_sym_bool(expr);
   }
 }
+
+/// A number over symbols as a tensor of one element on the CPU, which an op makes.
+Tensor tensor_of_number(Number n);
+/// The value in such a tensor.
+SymValue value_in(const Tensor& t, ExprKind kind);
 
 /// Answers by position in graph.symbols; symbols without a binding are left out. Expressions are
 /// looked through once. Threads: one at a time.

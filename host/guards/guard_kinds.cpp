@@ -22,8 +22,10 @@ std::string goes_without_saying(const GuardSet&) { return ""; }
 
 uint64_t global_state() {
   uint64_t autocast = thread_modes.include & bit(Key::autocast) ? autocast_state().word() : 0;
-  return uint64_t{thread_modes.grad_enabled} | uint64_t{thread_modes.deterministic} << 1 |
-         uint64_t{allows_tf32()} << 2 | autocast << 3;
+  Device made_on = thread_modes.default_device;
+  uint64_t device = static_cast<uint64_t>(made_on.type) << 8 | static_cast<uint8_t>(made_on.index);
+  return device << 32 | uint64_t{thread_modes.grad_enabled} |
+         uint64_t{thread_modes.deterministic} << 1 | uint64_t{allows_tf32()} << 2 | autocast << 3;
 }
 
 std::string budget_text(std::optional<double> budget) {
@@ -363,7 +365,8 @@ constexpr GuardKind kinds[] = {
     {.record = [](GuardSet& g, const GuardedCall&) { g.global = global_state(); },
      .check = [](const GuardSet& g, const Leaves&) { return global_state() == g.global; },
      .why = [](const GuardSet&, const Leaves&) -> std::string {
-       return "global state: grad mode, deterministic mode, matmul precision or autocast changed";
+       return "global state: grad mode, deterministic mode, matmul precision, autocast or default "
+              "device changed";
      },
      .text = goes_without_saying},
     {.record = [](GuardSet& g, const GuardedCall&) { g.memory_budget = current_memory_budget; },

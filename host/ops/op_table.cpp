@@ -2,6 +2,7 @@
 #include "ops/op_table.h"
 
 #include "ops/autocast.h"
+#include "ops/default_device.h"
 #include "ops/device_call.h"
 #include "ops/forms/complex_forms.h"
 #include "ops/forms/functional_form.h"
@@ -68,6 +69,7 @@ void finish_entry(OpEntry& op) {
     if (op.schema.args[i].mutated()) op.mutated_args |= uint64_t{1} << i;
   if (op.n_returns) op.returned_arg = static_cast<int8_t>(op.schema.returned_arg(0));
   if (op.returned_arg >= 0 && !(op.mutated_args >> op.returned_arg & 1)) op.returned_arg = -1;
+  op.device_of_factory = device_of_factory(op.schema);
   op.tags = tags_of(op);
   op.by_key[static_cast<size_t>(Key::cpu)] = reference_kernel(op);
   op.by_key[static_cast<size_t>(Key::device)] = device_kernel(op);
@@ -75,6 +77,7 @@ void finish_entry(OpEntry& op) {
   op.by_key[static_cast<size_t>(Key::trace)] = &run_trace;
   op.by_key[static_cast<size_t>(Key::autograd)] = &run_autograd;
   op.by_key[static_cast<size_t>(Key::autocast)] = &run_autocast;
+  op.by_key[static_cast<size_t>(Key::defaults)] = &run_on_default_device;
 }
 
 OpEntry& insert(Table& table, Schema schema, const OpDef* def, const OpEntry* functional,

@@ -38,6 +38,7 @@ struct OpEntry : DispatchEntry {
   uint32_t n_args = 0, n_returns = 0;
   uint64_t mutated_args = 0;  ///< bit i: argument i is written
   int8_t returned_arg = -1;   ///< result 0 is this argument itself, or -1
+  int8_t device_of_factory = -1;
   /// Highest priority first; see add_foreign_kernel.
   std::span<const ForeignKernel> foreign_kernels() const {
     const auto* list = foreign.load(std::memory_order_acquire);

@@ -302,8 +302,8 @@ void Entry::run_code(const CallInputs& in, std::span<const int64_t> symbols,
       heads[i] =
           origin.kind == ValueOrigin::Kind::undefined ? nullptr : input_tensor(origin, in).head();
   }
-  ModeScope casts_and_passes_are_recorded(
-      0, bit(Key::autocast) | (recorded.has_backward ? bit(Key::autograd) : 0));
+  ModeScope what_the_program_has_set_is_recorded(
+      0, keys_of_user | (recorded.has_backward ? bit(Key::autograd) : 0));
   artifact->call({heads, n}, symbols, made);
 }
 

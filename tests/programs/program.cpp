@@ -74,11 +74,13 @@ void set_simply(const std::vector<Tensor>& parameters, double scale) {
 }
 
 void in_threads(int n, const std::function<void(int)>& f) {
+  Device device = default_device();
   std::mutex error_lock;
   std::exception_ptr error;
   std::vector<std::thread> threads;
   for (int i = 0; i < n; ++i)
     threads.emplace_back([&, i] {
+      DefaultDevice there(device);
       try {
         f(i);
       } catch (...) {
@@ -108,6 +110,7 @@ void run_program(const Program& program, Run& run) {
                 run.is_plain() ? "plain" : run.backend().c_str());
   ::alarm(seconds_a_run());
   manual_seed(7);
+  DefaultDevice there(std::getenv("TENON_PROGRAMS_ON_GPU") ? Device(DeviceType::cuda) : kCPU);
   // All backward passes of a compiled run are compiled, too: those inside of callables and others.
   bool compiles_passes = !run.is_plain() && std::getenv("TENON_PROGRAMS_COMPILE_PASSES");
   if (compiles_passes) compiled_autograd::enable_everywhere(run.backend());

@@ -1,6 +1,8 @@
 // Memory by place: which values are laid out as promised, and as_strided of those.
 #include "loopir/storage.h"
 
+#include <algorithm>
+
 namespace loopir {
 
 using tenon::plugin::graph;
@@ -85,8 +87,71 @@ bool as_strided(Lowering& to, const node& n) {
   return true;
 }
 
+/// Whether the elements of a value fill the memory that its strides reach.
+bool is_dense(Expressions& x, const Ids& sizes, const Ids& strides) {
+  int64_t elements = 1;
+  for (Id size : sizes) elements *= x.number_of(size).value_or(0);
+  auto end = end_of(x, x.constant(0), sizes, strides);
+  return elements > 0 && end == elements;
+}
+
+/// Whether no two elements of a view certainly lie at one place.
+bool are_apart(const Expressions& x, const Ids& sizes, const Ids& strides) {
+  std::vector<std::pair<int64_t, int64_t>> steps;  // strides, sizes
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    auto size = x.number_of(sizes[d]), stride = x.number_of(strides[d]);
+    if (!size || !stride) return false;
+    if (*size > 1) steps.emplace_back(*stride, *size);
+  }
+  std::ranges::sort(steps);
+  int64_t reach = 0;  // the last element's place so far
+  for (auto [stride, size] : steps) {
+    if (stride <= reach) return false;
+    reach += (size - 1) * stride;
+  }
+  return true;
+}
+
+// Of a value that fills its memory, where the part lies within it, each element once: others are the
+// host's.
+bool as_strided_scatter(Lowering& to, const node& n) {
+  Expressions& x = to.x;
+  auto v = to.info(n.first_result), self = to.info(n.args[0].u.value);
+  Ids sizes = to.sizes_of(n.first_result), strides = to.arguments.indices_of(v.stride_dims());
+  bool keeps_places = is_computing(v.dtype) && is_dense(x, sizes, strides) &&
+                      strides == to.arguments.indices_of(self.stride_dims());
+  if (!keeps_places) return false;
+  Ids spread = to.arguments.index_list(n.args[3]);
+  Id begin = to.arguments.index_of(self.storage_offset);
+  Id first = n.args[4].kind == TN_ARG_NONE ? x.constant(0)
+                                           : x.subtract(to.arguments.index_arg(n.args[4]), begin);
+  const Tensor given = to.tensor_arg(n.args[1]);
+  auto end = end_of(x, first, given.sizes, spread), all = end_of(x, x.constant(0), sizes, strides);
+  if (!end || *end > *all || *x.number_of(first) < 0 || !are_apart(x, given.sizes, spread))
+    return false;
+  std::string name = to.name_of(n.first_result);
+  Id buffer = to.new_buffer(v.dtype, sizes, strides, name.c_str());
+  Tensor out = to.stored(to.tensor_arg(n.args[0]), buffer, name.c_str());
+  Tensor part = to.make(given.dtype, given.sizes,
+                        [&](std::span<const Id> indices) { return to.at(given, indices); });
+  Loop loop;
+  loop.name = name;
+  loop.buffer = buffer;
+  loop.value = x.cast(part.value, v.dtype);
+  loop.index = first;
+  for (size_t d = 0; d < part.ndim(); ++d) {
+    if (x.index_at(part.variables[d]).kind == IndexKind::variable)
+      loop.outer.push_back(part.variables[d]);
+    loop.index = x.add(loop.index, x.multiply(part.variables[d], spread[d]));
+  }
+  to.program.steps.push_back(std::move(loop));
+  to.set(n.first_result, out);
+  return true;
+}
+
 constexpr Rule storage_table[] = {
     {"aten.as_strided.default", as_strided},
+    {"aten.as_strided_scatter.default", as_strided_scatter},
 };
 
 }  // namespace

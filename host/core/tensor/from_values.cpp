@@ -1,10 +1,27 @@
 // Tensors out of values of the program: numbers in a row, and rows that are tensors.
+#include "core/tensor/from_values.h"
+
+#include "core/device/device_memory.h"
+#include "core/dispatch.h"
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
 
 #include <cstring>
 
-namespace tenon::detail {
+namespace tenon {
+
+Tensor (*literal_slot)(const Tensor&) = nullptr;
+
+namespace detail {
+
+namespace {
+
+Tensor on_default_device(Tensor t) {
+  bool is_set = thread_modes.include & ~thread_modes.exclude & bit(Key::defaults);
+  return is_set ? literal_slot(t) : t;
+}
+
+}  // namespace
 
 Tensor tensor_from_bytes(const void* values, size_t count, IntList sizes, Dtype dtype) {
   int64_t wanted = 1;
@@ -13,7 +30,7 @@ Tensor tensor_from_bytes(const void* values, size_t count, IntList sizes, Dtype 
           sizes, wanted, count);
   Tensor t = make_tensor(sizes, dtype);
   if (count) std::memcpy(impl_of(t)->data, values, count * itemsize(dtype));
-  return t;
+  return on_default_device(std::move(t));
 }
 
 Tensor tensor_from_rows(const std::vector<Tensor>& rows) {
@@ -26,10 +43,11 @@ Tensor tensor_from_rows(const std::vector<Tensor>& rows) {
   for (const Tensor& row : rows) {
     require(row.sizes() == first.sizes(), "tensor: rows of shapes {} and {}; expected equal ones",
             first.sizes(), row.sizes());
-    if (bytes) std::memcpy(to, impl_of(row)->data, bytes);
+    if (bytes) std::memcpy(to, impl_of(on_host(row))->data, bytes);
     to += bytes;
   }
-  return t;
+  return on_default_device(std::move(t));
 }
 
-}  // namespace tenon::detail
+}  // namespace detail
+}  // namespace tenon

@@ -25,7 +25,7 @@ namespace {
 class RealMode {
  public:
   RealMode()
-      : modes_(0, bit(Key::trace) | bit(Key::autograd) | bit(Key::autocast)),
+      : modes_(0, bit(Key::trace) | bit(Key::autograd) | keys_of_user),
         include_(thread_modes.include) {
     thread_modes.include = 0;
   }

@@ -42,6 +42,23 @@ TENON_API DeviceProperties device_properties(Device device);
 /// Waits until all work on the device is done.
 TENON_API void synchronize(Device device);
 
+/// Where the calling thread's factories (zeros, arange, randn, tensor({1, 2}), modules' parameters) make
+/// tensors when they name no device: the CPU at first. What is like another tensor lies where that
+/// one does. Compiled functions make them where the plain call would. Throws UserError where there is
+/// no such device, with the reason.
+TENON_API void set_default_device(Device device);
+TENON_API Device default_device();
+/// Sets it while one lives.
+class TENON_API DefaultDevice {
+ public:
+  explicit DefaultDevice(Device device);
+  ~DefaultDevice();
+  DefaultDevice(const DefaultDevice&) = delete;
+
+ private:
+  Device before_;
+};
+
 /// How devices multiply f32 matrices in what the calling thread calls and compiles from now on; code
 /// compiled otherwise is compiled anew. "highest", the default: in f32. "high" and "medium": operands
 /// are rounded to tf32 (11 bits in place of 24) where a device is faster then, eight times on an

@@ -32,11 +32,18 @@ constexpr auto as_strided_in_place = [](const Tensor& self, SymIntList size, Sym
   replace_metadata(self, size, stride, m.offset);
 };
 
+void copy_to(const Tensor& to, const Tensor& from) {
+  if (to.device() == kCPU)
+    copy_elements(to, from);
+  else
+    to.copy_(from);
+}
+
 // The whole storage is copied, so that the geometry means the same in the copy.
 Tensor copy_with_storage(const Tensor& self) {
   int64_t elements = static_cast<int64_t>(impl_of(self)->storage_bytes) / itemsize(self.dtype());
-  Tensor whole = make_tensor(IntList{elements}, self.dtype());
-  copy_elements(whole, make_view(self, {elements}, {1}, 0));
+  Tensor whole = make_tensor(contiguous_meta({elements}, self.dtype(), self.device()));
+  copy_to(whole, make_view(self, {elements}, {1}, 0));
   return make_view(whole, self.sizes(), self.strides(), self.storage_offset());
 }
 
@@ -44,7 +51,7 @@ Tensor as_strided_scatter_kernel(const Tensor& self, const Tensor& src, SymIntLi
                                  SymIntList stride, std::optional<SymInt> offset) {
   Tensor out = has_internal_overlap(self) ? contiguous_of(clone(self)) : copy_with_storage(self);
   ViewMeta m = strided_view(out, size, stride, offset);
-  copy_elements(make_view(out, size, stride, m.offset), src);
+  copy_to(make_view(out, size, stride, m.offset), src);
   return out;
 }
 
@@ -209,7 +216,7 @@ static constexpr OpDef view_as_strided_rows[] = {
          }},
     {.schema = "as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, "
                "SymInt? storage_offset=None) -> Tensor",
-     .tags = OpTags::by_place,
+     .tags = OpTags::any_device | OpTags::by_place,
      .core = true,
      .meta = fn<as_strided_scatter_meta>,
      .eager = fn<as_strided_scatter_kernel>,

@@ -21,6 +21,12 @@ TENON_LIBRARY(storage_test, lib) {
 }
 const Op<Tensor(const Tensor&)> geometry{"storage_test::geometry"};
 
+int64_t numel_of(const std::vector<int64_t>& sizes) {
+  int64_t n = 1;
+  for (int64_t size : sizes) n *= size;
+  return n;
+}
+
 class InductorStorage : public InductorOps {
  protected:
   template <class F>
@@ -109,6 +115,24 @@ TEST_F(InductorStorage, APartOfAStorageIsReplaced) {
         return y.as_strided_scatter(ones({2, 2}), {2, 2}, {1, 3}, 1) + 1;
       },
       {randn({3, 4})});
+  // All sides of what is placed: the last element, the first, each once, some twice, one, none.
+  auto part = [](IntList size, IntList stride, std::optional<SymInt> offset) {
+    return [=, size = std::vector(size.begin(), size.end()),
+            stride = std::vector(stride.begin(), stride.end())](const Tensor& x) {
+      return x.as_strided_scatter(
+                 arange(60).to(Dtype::f32).slice(0, 0, numel_of(size)).reshape(size), size, stride,
+                 offset) +
+             1;
+    };
+  };
+  for (const Tensor& x : {randn({3, 4}), randn({4, 3}).t(), randn({12})}) {
+    expect_as_eager(part({2, 2}, {8, 3}, 0), {x});
+    expect_as_eager(part({2, 2}, {5, 6}, {}), {x});
+    expect_as_eager(part({3, 4}, {1, 3}, 0), {x});
+    expect_as_eager(part({3}, {0}, 2), {x});
+    expect_as_eager(part({1}, {1}, 11), {x});
+    expect_as_eager(part({0}, {1}, 0), {x});
+  }
 }
 
 TEST_F(InductorStorage, KernelsOfOthersGetThePromisedStrides) {

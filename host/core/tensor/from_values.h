@@ -1,0 +1,12 @@
+// Literals on devices.
+#pragma once
+
+#include <tenon/tensor.h>
+
+namespace tenon {
+
+/// Moves a literal to the thread's default device, where that is set; filled in by
+/// ops/default_device.cpp.
+extern Tensor (*literal_slot)(const Tensor& literal);
+
+}  // namespace tenon
