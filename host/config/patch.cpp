@@ -12,23 +12,21 @@ constinit thread_local bool patched = false;
 
 namespace {
 
+thread_local ThreadPatches current_patches;
 // A patch may outlive the locals of its thread, where the program calls exit() within its scope.
-struct PatchesOfThread : ThreadPatches {
-  using ThreadPatches::operator=;
-  ~PatchesOfThread() {
-    detail::patched = false;
-    reset();
-  }
+struct EndOfThread {
+  ~EndOfThread() { detail::patched = false; }
 };
-thread_local PatchesOfThread current_patches;
 
 ThreadPatches exchange_patches(ThreadPatches patches) {
+  thread_local const EndOfThread end;
+  static_cast<void>(end);
   detail::patched = patches != nullptr;
   return std::exchange(current_patches, std::move(patches));
 }
 
 std::vector<std::shared_ptr<const PatchEntry>> entries_now() {
-  if (!current_patches) return {};
+  if (!detail::patched) return {};
   PatchEntries entries = current_patches->entries();
   return {entries.begin(), entries.end()};
 }
@@ -43,7 +41,7 @@ ThreadPatches with_entry(std::shared_ptr<const PatchEntry> entry) {
   return state_of(std::move(entries));
 }
 
-PatchEntries patches_now() { return current_patches ? current_patches->entries() : PatchEntries(); }
+PatchEntries patches_now() { return detail::patched ? current_patches->entries() : PatchEntries(); }
 
 }  // namespace
 
@@ -73,7 +71,7 @@ const Flags& PatchState::flags(const Flags& process) const {
 const Flags& detail::slow_flags() {
   if (process_flags.load(std::memory_order_acquire) == nullptr) Store::instance().look();
   const Flags& process = *process_flags.load(std::memory_order_acquire);
-  return current_patches ? current_patches->flags(process) : process;
+  return detail::patched ? current_patches->flags(process) : process;
 }
 
 namespace {
