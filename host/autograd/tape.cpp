@@ -18,7 +18,7 @@
 #include "core/tensor/each_tensor.h"
 #include "graph/control_flow.h"
 #include "ops/forms/complex_forms.h"
-#include "ops/history.h"
+#include "ops/forms/history.h"
 
 #include <tenon/plugin.h>
 

@@ -103,8 +103,8 @@ const bool installed_grad_effects = [] {
     if (!trace) return;
     if (!t.is_fake() && !trace->inputs().stand_ins.fake_of(t).defined()) return;
     if (!trace->is_on_tape() && trace->fullgraph) throw WantsTape();
-    if (!trace->is_on_tape()) trace->change_needs("requires_grad_()");
-    if (!t.is_fake()) return trace->inputs().set_need(t, value);
+    if (!trace->is_on_tape()) change_needs(*trace, "requires_grad_()");
+    if (!t.is_fake()) return set_need(trace->inputs(), t, value);
     if (const Tensor& real = concrete_of(t); real.defined()) real.requires_grad_(value);
   };
   autograd::leave_recording_slot = [](const char* what, std::vector<Tensor>& tensors) -> void* {

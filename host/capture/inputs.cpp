@@ -13,7 +13,7 @@
 #include "core/sym/shape_env.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/exposure.h"
-#include "ops/history.h"
+#include "ops/forms/history.h"
 #include "ops/op_table.h"
 
 #include <tenon/compiler.h>
@@ -423,8 +423,8 @@ std::optional<SymInt> TraceInputs::item_of_argument(const Tensor& fake, Dtype wa
   return known->second;
 }
 
-void TraceInputs::set_need(const Tensor& met, bool needs_grad) const {
-  Tensor fake = met.is_fake() ? met : stand_ins.fake_of(met);
+void set_need(const TraceInputs& inputs, const Tensor& met, bool needs_grad) {
+  Tensor fake = met.is_fake() ? met : inputs.stand_ins.fake_of(met);
   if (fake.defined()) mark_requires_grad(fake, needs_grad);
 }
 

@@ -71,9 +71,6 @@ class TraceInputs {
   /// other tensors. Only before anything was written.
   std::optional<SymInt> item_of_argument(const Tensor& fake, Dtype wanted);
 
-  /// A tensor that the body has met, real or fake, needs a gradient from the next segment on, or none.
-  void set_need(const Tensor& met, bool needs_grad) const;
-
   /// A new segment begins.
   void restart();
   /// The real inputs of the segment, `n` with those that are numbers.
@@ -129,5 +126,8 @@ class TraceInputs {
   // By fake; of those that are gone it does not matter.
   std::unordered_map<const TensorImpl*, ValueOrigin> origins_;
 };
+
+/// A tensor that the body has met, real or fake, needs a gradient from the next segment on, or none.
+void set_need(const TraceInputs& inputs, const Tensor& met, bool needs_grad);
 
 }  // namespace tenon

@@ -15,7 +15,7 @@
 #include "core/tensor/each_tensor.h"
 #include "nn/mode.h"
 #include "ops/custom_op.h"
-#include "ops/history.h"
+#include "ops/forms/history.h"
 #include "ops/op_table.h"
 #include "report/compile_record.h"
 #include "report/dumps.h"
@@ -60,6 +60,14 @@ bool keep_conditions(std::span<const Expr* const> conditions,
 void forget_tape(Graph& graph) {
   for (ValueId v : graph.inputs()) graph.value(v).flags.requires_grad = false;
   for (NodeId n = 0; n < graph.nodes().size(); ++n) graph.node(n).facts.erase("grad");
+}
+
+// The history of what the segment has not made lies outside of the graph.
+bool cuts_history(const Trace& trace, const CallArgs& call) {
+  if (!forgets_history(*call.op) || trace.is_on_tape()) return false;
+  const Tensor& t = *call.args[0].as<Tensor>();
+  bool is_made_here = t.is_fake() && !concrete_of(t).defined();
+  return !is_made_here && t.requires_grad();
 }
 
 }  // namespace
@@ -111,7 +119,7 @@ void Trace::set_hooks() {
     inputs_.check_leaf_writes(call);
     if (inputs_.meets_lent_memory(call))
       break_because(message("{} gets memory that another tensor lies in", call.op->name));
-    if (!stays_outside(*call.op) && !cuts_history(call)) return false;
+    if (!stays_outside(*call.op) && !cuts_history(*this, call)) return false;
     run_outside(call);
     return true;
   };
@@ -174,14 +182,6 @@ bool Trace::stays_outside(const OpEntry& op) const {
   return refused || (!flags.allow_rnn && is_recurrent(op));
 }
 
-// The history of what the segment has not made lies outside of the graph.
-bool Trace::cuts_history(const CallArgs& call) const {
-  if (!forgets_history(*call.op) || is_on_tape()) return false;
-  const Tensor& t = *call.args[0].as<Tensor>();
-  bool is_made_here = t.is_fake() && !concrete_of(t).defined();
-  return !is_made_here && t.requires_grad();
-}
-
 // ---- graph breaks
 
 void Trace::graph_break(std::string_view what, std::source_location where, bool is_announced) {
@@ -214,10 +214,10 @@ void Trace::break_because(std::string reason) {
   flush();
 }
 
-void Trace::change_needs(std::string_view what) {
-  graph_break(what);
-  inputs_.restart();
-  recording_.why_not_followed = message("{} changes what needs a gradient", what);
+void change_needs(Trace& trace, std::string_view what) {
+  trace.graph_break(what);
+  trace.inputs().restart();
+  trace.recording_.why_not_followed = message("{} changes what needs a gradient", what);
 }
 
 Tensor Trace::observe(const Tensor& fake, std::string_view what, std::source_location where) {

@@ -88,9 +88,6 @@ class Trace {
   /// Runs what is pending, forward of a function last, whose results get their history.
   void attach_outside(std::string_view what, const autograd::WaitingFunction& function,
                       autograd::FunctionTensors tensors);
-  /// Ends the segment, since another tensor needs a gradient from here on: what was recorded before
-  /// knows nothing of it, and no later run is held against it.
-  void change_needs(std::string_view what);
   /// The body depends on the mode of a module.
   void note_mode(const std::shared_ptr<const bool>& mode) {
     for (const ReadMode& known : recording_.modes)
@@ -114,9 +111,9 @@ class Trace {
 
  private:
   friend class TraceScope;
+  friend void change_needs(Trace& trace, std::string_view what);
   void set_hooks();
   bool stays_outside(const OpEntry& op) const;
-  bool cuts_history(const CallArgs& call) const;
   void run_outside(const CallArgs& call);
   bool may_look() const;
   std::optional<SymValue> look_at(const Expr* expr);
@@ -149,6 +146,10 @@ class Trace {
   bool mutates_ = false;      // in this segment
   bool has_mutated_ = false;  // in any
 };
+
+/// Ends the segment, since another tensor needs a gradient from here on: what was recorded before
+/// knows nothing of it, and no later run is held against it.
+void change_needs(Trace& trace, std::string_view what);
 
 /// Sends this thread's operations, and what its code asks of a recording, to a trace.
 class TraceScope {

@@ -3,8 +3,8 @@
 
 #include "ops/device_call.h"
 #include "ops/forms/complex_forms.h"
+#include "ops/forms/history.h"
 #include "ops/forms/out_form.h"
-#include "ops/history.h"
 #include "ops/pointwise.h"
 
 namespace tenon {

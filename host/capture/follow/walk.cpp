@@ -8,7 +8,7 @@
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/stand_in.h"
 #include "graph/record.h"
-#include "ops/history.h"
+#include "ops/forms/history.h"
 
 #include <tenon/autograd.h>
 
