@@ -67,8 +67,7 @@ const Tensor& Tensor::requires_grad_(bool value) const {
       "requires_grad_: this tensor was made by {}; only leaves can stop needing a gradient, use "
       "detach()",
       is_leaf() ? "" : autograd::grad_fn(*this).name());
-  if (thread_modes.tracer && is_fake() && requires_grad() != value)
-    autograd::requires_grad_slot(*this, value);
+  if (thread_modes.tracer && requires_grad() != value) autograd::requires_grad_slot(*this, value);
   // Made here, so that threads that record with a common leaf find it.
   if (value) autograd::ensure_state(*this);
   mark_with_object(*this, value);

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/sym/sym_int.h"
 #include "core/tensor/each_tensor.h"
+#include "ops/shapes.h"
 
 #include <algorithm>
 #include <atomic>
@@ -93,7 +94,7 @@ Tensor fit_gradient(Tensor grad, const GradMeta& meta, const Node& who, size_t i
     size_t extra = broadcast ? grad.sizes().size() - wanted.size() : 0;
     for (size_t d = 0; broadcast && d < wanted.size(); ++d)
       broadcast =
-          guard_or_false(wanted[d] == 1) || guard_or_false(grad.sizes()[d + extra] == wanted[d]);
+          guard_or_false(wanted[d] == 1) || expect_true(grad.sizes()[d + extra] == wanted[d]);
     require(broadcast, "{} gave a gradient of shape {} for argument {}, which has shape {}",
             who.name(), grad.sizes(), index, wanted);
     grad = grad.sum_to_size(wanted);

@@ -21,8 +21,8 @@ bool hides_edges(const Node& node);
 /// While a recorder runs: the gradient of a leaf is about to be read, or to be replaced without
 /// being read. capture/grad_effects.cpp.
 extern void (*gradient_touched_slot)(const Tensor& leaf, bool reads);
-/// While a recorder runs: whether a fake needs a gradient is about to change.
-extern void (*requires_grad_slot)(const Tensor& fake, bool value);
+/// While a recorder runs: whether a tensor needs a gradient is about to change.
+extern void (*requires_grad_slot)(const Tensor& t, bool value);
 /// While a recorder runs: real tensors take the places of fakes in `tensors`, and recording is
 /// suspended until the token is given to resume_recording_slot. Null, with nothing changed, where
 /// ops go through the tape as they are recorded. capture/grad_effects.cpp.

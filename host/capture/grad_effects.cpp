@@ -78,6 +78,12 @@ int32_t TouchedGradients::references(const Tensor& fake) const {
 
 namespace {
 
+// The body meets a captured tensor as it is then.
+bool is_yet_to_be_met(const Tensor& t) {
+  const Follower* follower = Follower::current();
+  return follower && !t.is_fake() && !follower->walk().has_met(t);
+}
+
 const bool installed_grad_effects = [] {
   autograd::gradient_touched_slot = [](const Tensor& leaf, bool reads) {
     if (thread_modes.follower) return;  // such bodies are recorded without the tape
@@ -91,16 +97,15 @@ const bool installed_grad_effects = [] {
     trace->gradients().touch(leaf, reads);
     if (reads && gradient.defined()) trace->inputs().lift_gradient(leaf, gradient);
   };
-  autograd::requires_grad_slot = [](const Tensor& fake, bool value) {
+  autograd::requires_grad_slot = [](const Tensor& t, bool value) {
+    if (is_yet_to_be_met(t)) return;
     Trace* trace = Trace::current();
     if (!trace) return;
+    if (!t.is_fake() && !trace->inputs().stand_ins.fake_of(t).defined()) return;
     if (!trace->is_on_tape() && trace->fullgraph) throw WantsTape();
-    // What was recorded before knows nothing of it.
-    if (!trace->is_on_tape()) {
-      trace->graph_break("requires_grad_()");
-      trace->inputs().restart();
-    }
-    if (const Tensor& real = concrete_of(fake); real.defined()) real.requires_grad_(value);
+    if (!trace->is_on_tape()) change_needs(*trace, "requires_grad_()");
+    if (!t.is_fake()) return set_need(trace->inputs(), t, value);
+    if (const Tensor& real = concrete_of(t); real.defined()) real.requires_grad_(value);
   };
   autograd::leave_recording_slot = [](const char* what, std::vector<Tensor>& tensors) -> void* {
     Follower* follower = Follower::current();

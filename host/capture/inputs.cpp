@@ -13,6 +13,7 @@
 #include "core/sym/shape_env.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/exposure.h"
+#include "ops/forms/history.h"
 #include "ops/op_table.h"
 
 #include <tenon/compiler.h>
@@ -384,7 +385,7 @@ bool TraceInputs::changes_captured(const CallArgs& call) const {
 
 // On the tape, the tape asks.
 void TraceInputs::check_leaf_writes(const CallArgs& call) const {
-  if (recorder_.on_tape || !thread_modes.grad_enabled) return;
+  if (recorder_.on_tape || !thread_modes.grad_enabled || forgets_history(*call.op)) return;
   each_written(call, [&](const Tensor& written) {
     if (!written.requires_grad()) return;
     if (!written.is_fake()) return autograd::check_write(written, call.op->name);
@@ -420,6 +421,11 @@ std::optional<SymInt> TraceInputs::item_of_argument(const Tensor& fake, Dtype wa
                          {SymbolSource::Kind::input_item, static_cast<uint32_t>(index), 0},
                          message("arg{}.item()", index), SymbolOptions::for_number());
   return known->second;
+}
+
+void set_need(const TraceInputs& inputs, const Tensor& met, bool needs_grad) {
+  Tensor fake = met.is_fake() ? met : inputs.stand_ins.fake_of(met);
+  if (fake.defined()) mark_requires_grad(fake, needs_grad);
 }
 
 void TraceInputs::restart() {

@@ -127,4 +127,7 @@ class TraceInputs {
   std::unordered_map<const TensorImpl*, ValueOrigin> origins_;
 };
 
+/// A tensor that the body has met, real or fake, needs a gradient from the next segment on, or none.
+void set_need(const TraceInputs& inputs, const Tensor& met, bool needs_grad);
+
 }  // namespace tenon

@@ -8,6 +8,7 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/tensor/stand_in.h"
+#include "ops/forms/history.h"
 
 #include <tenon/compile.h>
 
@@ -51,6 +52,7 @@ void Trace::run_outside(const CallArgs& call) {
   map_arguments(args, lists, real_of, [this](Number n) { return symbols_.plain(n); });
   PauseRecording pause;
   dispatch(*call.op, args.data(), call.n_args, call.results, call.n_results);
+  if (forgets_history(*call.op)) set_need(inputs_, *call.args[0].as<Tensor>(), false);
   for (uint32_t r = 0; r < call.n_results; ++r) {
     if (call.results[r].tag != Tag::tensor_owned) continue;
     Tensor made = take<Tensor>(call.results[r]);

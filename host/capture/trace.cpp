@@ -15,6 +15,7 @@
 #include "core/tensor/each_tensor.h"
 #include "nn/mode.h"
 #include "ops/custom_op.h"
+#include "ops/forms/history.h"
 #include "ops/op_table.h"
 #include "report/compile_record.h"
 #include "report/dumps.h"
@@ -59,6 +60,14 @@ bool keep_conditions(std::span<const Expr* const> conditions,
 void forget_tape(Graph& graph) {
   for (ValueId v : graph.inputs()) graph.value(v).flags.requires_grad = false;
   for (NodeId n = 0; n < graph.nodes().size(); ++n) graph.node(n).facts.erase("grad");
+}
+
+// The history of what the segment has not made lies outside of the graph.
+bool cuts_history(const Trace& trace, const CallArgs& call) {
+  if (!forgets_history(*call.op) || trace.is_on_tape()) return false;
+  const Tensor& t = *call.args[0].as<Tensor>();
+  bool is_made_here = t.is_fake() && !concrete_of(t).defined();
+  return !is_made_here && t.requires_grad();
 }
 
 }  // namespace
@@ -110,7 +119,7 @@ void Trace::set_hooks() {
     inputs_.check_leaf_writes(call);
     if (inputs_.meets_lent_memory(call))
       break_because(message("{} gets memory that another tensor lies in", call.op->name));
-    if (!stays_outside(*call.op)) return false;
+    if (!stays_outside(*call.op) && !cuts_history(*this, call)) return false;
     run_outside(call);
     return true;
   };
@@ -203,6 +212,12 @@ void Trace::break_because(std::string reason) {
   if (!recording_.has_graph_breaks()) recording_.break_reason = std::move(reason);
   ++recording_.n_graph_breaks;
   flush();
+}
+
+void change_needs(Trace& trace, std::string_view what) {
+  trace.graph_break(what);
+  trace.inputs().restart();
+  trace.recording_.why_not_followed = message("{} changes what needs a gradient", what);
 }
 
 Tensor Trace::observe(const Tensor& fake, std::string_view what, std::source_location where) {

@@ -111,6 +111,7 @@ class Trace {
 
  private:
   friend class TraceScope;
+  friend void change_needs(Trace& trace, std::string_view what);
   void set_hooks();
   bool stays_outside(const OpEntry& op) const;
   void run_outside(const CallArgs& call);
@@ -145,6 +146,10 @@ class Trace {
   bool mutates_ = false;      // in this segment
   bool has_mutated_ = false;  // in any
 };
+
+/// Ends the segment, since another tensor needs a gradient from here on: what was recorded before
+/// knows nothing of it, and no later run is held against it.
+void change_needs(Trace& trace, std::string_view what);
 
 /// Sends this thread's operations, and what its code asks of a recording, to a trace.
 class TraceScope {

@@ -58,7 +58,7 @@ using CompileOptions = std::shared_ptr<const PatchEntry>;
 CompileOptions check_options(std::span<const Setting> settings);
 /// The same for a TOML text with a table a module.
 CompileOptions check_options(std::string_view toml);
-/// The options count in this thread while this lives; null: none.
+/// The options count in this thread while this lives; null: none. Patches may begin or end meanwhile.
 class [[nodiscard]] OptionScope {
  public:
   explicit OptionScope(const CompileOptions& options);
@@ -67,7 +67,8 @@ class [[nodiscard]] OptionScope {
   OptionScope& operator=(const OptionScope&) = delete;
 
  private:
-  std::shared_ptr<const PatchState> before_;
+  CompileOptions entry_;
+  std::shared_ptr<const PatchState> before_, mine_;
 };
 
 /// The patches and options of this thread, for a thread that works on its behalf.

@@ -2,6 +2,8 @@
 #include "config/config.h"
 #include "config/store.h"
 
+#include <algorithm>
+
 namespace tenon::config {
 
 namespace detail {
@@ -11,14 +13,20 @@ constinit thread_local bool patched = false;
 namespace {
 
 thread_local ThreadPatches current_patches;
+// A patch may outlive the locals of its thread, where the program calls exit() within its scope.
+struct EndOfThread {
+  ~EndOfThread() { detail::patched = false; }
+};
 
 ThreadPatches exchange_patches(ThreadPatches patches) {
+  thread_local const EndOfThread end;
+  static_cast<void>(end);
   detail::patched = patches != nullptr;
   return std::exchange(current_patches, std::move(patches));
 }
 
 std::vector<std::shared_ptr<const PatchEntry>> entries_now() {
-  if (!current_patches) return {};
+  if (!detail::patched) return {};
   PatchEntries entries = current_patches->entries();
   return {entries.begin(), entries.end()};
 }
@@ -33,7 +41,7 @@ ThreadPatches with_entry(std::shared_ptr<const PatchEntry> entry) {
   return state_of(std::move(entries));
 }
 
-PatchEntries patches_now() { return current_patches ? current_patches->entries() : PatchEntries(); }
+PatchEntries patches_now() { return detail::patched ? current_patches->entries() : PatchEntries(); }
 
 }  // namespace
 
@@ -63,7 +71,7 @@ const Flags& PatchState::flags(const Flags& process) const {
 const Flags& detail::slow_flags() {
   if (process_flags.load(std::memory_order_acquire) == nullptr) Store::instance().look();
   const Flags& process = *process_flags.load(std::memory_order_acquire);
-  return current_patches ? current_patches->flags(process) : process;
+  return detail::patched ? current_patches->flags(process) : process;
 }
 
 namespace {
@@ -102,10 +110,24 @@ CompileOptions check_options(std::string_view toml) {
   return check_options(settings);
 }
 
-OptionScope::OptionScope(const CompileOptions& options) : before_(current_patches) {
-  if (options) exchange_patches(with_entry(options));
+OptionScope::OptionScope(const CompileOptions& options) : entry_(options) {
+  if (!entry_) return;
+  before_ = current_patches;
+  exchange_patches(mine_ = with_entry(entry_));
 }
-OptionScope::~OptionScope() { exchange_patches(std::move(before_)); }
+
+// A recording that begins in the middle of a body outlives patches of the body that began before.
+OptionScope::~OptionScope() {
+  if (!entry_) return;
+  if (current_patches == mine_) {
+    exchange_patches(std::move(before_));
+    return;
+  }
+  auto entries = entries_now();
+  if (auto mine = std::find(entries.rbegin(), entries.rend(), entry_); mine != entries.rend())
+    entries.erase(std::next(mine).base());
+  exchange_patches(state_of(std::move(entries)));
+}
 
 ThreadPatches thread_patches() { return current_patches; }
 InheritPatches::InheritPatches(ThreadPatches patches)

@@ -3,6 +3,7 @@
 
 #include "ops/device_call.h"
 #include "ops/forms/complex_forms.h"
+#include "ops/forms/history.h"
 #include "ops/forms/out_form.h"
 #include "ops/pointwise.h"
 
@@ -11,6 +12,7 @@ namespace tenon {
 namespace {
 
 void bump_mutated(const CallArgs& call) {
+  if (forgets_history(*call.op)) return;
   for (uint32_t i = 0; i < call.n_args; ++i) {
     if (!(call.op->mutated_args >> i & 1)) continue;
     if (call.args[i].tag == Tag::tensor)

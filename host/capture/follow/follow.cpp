@@ -68,6 +68,7 @@ void Follower::finish_recording() {
 bool Follower::takes(const CallArgs& call) {
   keep_lazy_numbers(call);
   if (thread_modes.follower != this) return false;  // their copies were the first difference
+  if (call.op->mutated_args && thread_modes.grad_enabled) walk_.check_leaf_writes(call);
   auto fits = [&] { return walk_.at().fits_step(call); };
   if (fits()) return walk_.at().give_results(call), true;
   const OpEntry& op = *call.op;

@@ -4,6 +4,7 @@
 
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
+#include "core/tensor/stand_in.h"
 
 #include <tenon/ops/copy.h>
 #include <tenon/ops/view.h>
@@ -14,6 +15,13 @@ namespace {
 
 ViewMeta same_view(const Tensor& self) {
   return {dims_of(self.sizes()), dims_of(self.strides()), sym_offset_of(self)};
+}
+
+// Of the tensor itself: the memory stays where it is.
+void forget_history(const Tensor& self) {
+  impl_of(self)->grad.reset();
+  mark_requires_grad(self, false);
+  if (const Tensor* object = stands_for(self)) forget_history(*object);
 }
 
 ViewMeta viewed_as(const Tensor& self, SymIntList shape) {
@@ -258,12 +266,8 @@ static constexpr OpDef view_reshape_rows[] = {
      .vjp = nondiff},
     {.schema = "detach_(Tensor(a!) self) -> Tensor(a!)",
      .tags = OpTags::any_device,
-     .meta = [](const Tensor&) {},
-     .eager =
-         [](const Tensor& self) {
-           impl_of(self)->grad.reset();
-           mark_requires_grad(self, false);
-         },
+     .meta = fn<forget_history>,
+     .eager = fn<forget_history>,
      .vjp = nondiff},
     {.schema = "lift_fresh(Tensor(a) self) -> Tensor(a)",
      .view = fn<same_view>,

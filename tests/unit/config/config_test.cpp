@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <memory>
 #include <sstream>
 #include <thread>
 
@@ -129,6 +131,33 @@ TEST_F(Config, PatchesMayEndInAnyOrder) {
   EXPECT_EQ(limit(), 3);
   second.reset();
   EXPECT_EQ(limit(), 8);
+}
+
+TEST_F(Config, PatchesMayEndWithinOptions) {
+  const std::vector<Setting> settings{{"dynamo.recompile_limit", 3}};
+  const CompileOptions options = check_options(settings);
+  auto before = std::make_unique<Patch>(patch({{"dynamo.verbose", true}}));
+  std::unique_ptr<Patch> within;
+  {
+    OptionScope scope(options);
+    EXPECT_EQ(limit(), 3);
+    before.reset();
+    EXPECT_EQ(limit(), 3);
+    EXPECT_FALSE(flags().dynamo.verbose);
+    within = std::make_unique<Patch>(patch({{"dynamo.recompile_limit", 5}}));
+  }
+  EXPECT_FALSE(flags().dynamo.verbose);
+  within.reset();
+  EXPECT_EQ(limit(), 8);
+}
+
+TEST(ConfigDeathTest, AProgramMayEndWithinAPatch) {
+  auto end = [] {
+    auto scope = patch({{"dynamo.verbose", true}});
+    std::atexit([] { std::_Exit(flags().dynamo.verbose ? 1 : 0); });
+    std::exit(2);
+  };
+  EXPECT_EXIT(end(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(Config, AnAliasIsItsTarget) {

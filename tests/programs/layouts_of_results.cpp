@@ -1,0 +1,178 @@
+// Results have the strides, the place and the needs that they have in a plain run.
+#include "program.h"
+
+#include <algorithm>
+
+namespace tenon::programs {
+namespace {
+
+Tensor halves(std::vector<int64_t> sizes, int i = 0) {
+  int64_t n = 1;
+  for (int64_t s : sizes) n *= s;
+  return ((arange(n) * (2 * i + 3)) % 7 - 3).reshape(IntList(sizes)).to(Dtype::f32) * 0.5;
+}
+
+std::string layout(const Tensor& t) {
+  std::string text = to_text(t.dtype()) + to_text(t.sizes()) + " strides";
+  for (size_t d = 0; d < t.strides().size(); ++d)
+    text += int64_t(t.sizes()[d]) > 1 ? " " + std::to_string(int64_t(t.strides()[d])) : " any";
+  text += " at " + std::to_string(t.storage_offset());
+  return text + (t.requires_grad() ? " needs a gradient" : "") + (t.is_leaf() ? " leaf" : "");
+}
+
+TENON_PROGRAM(StridesOfResults, 10) {
+  auto f = run.compile([](const Tensor& x, int how) -> Tensor {
+    switch (how) {
+      case 0:
+        return x.t() * 2.0;
+      case 1:
+        return (x.t() + x.t().contiguous());
+      case 2:
+        return x.sum(0).unsqueeze(1).expand({3, 2});
+      case 3:
+        return cat({x.t(), x.t()}, 1);
+      case 4:
+        return x.unsqueeze(0).permute({2, 0, 1}) + 1.0;
+      case 5:
+        return x.matmul(x.t()).t();
+      case 6:
+        return where(x.t() > 0, x.t(), x.t() * 0.0);
+      case 7:
+        return x.slice(1, 0, 3, 2) * 2.0;
+      case 8:
+        return x.t().clone();
+      case 9:
+        return x.t().relu().view({-1, 3});
+      case 10:
+        return x.expand({2, 2, 3}) * 1.0;
+      case 11:
+        return softmax(x.t(), 0);
+      case 12:
+        return x.t().sum(0, true) + x.t();
+      case 13:
+        return x.t().to(Dtype::f64);
+      case 14:
+        return zeros_like(x.t()) + x.t();
+      case 15:
+        return x.flip({0}).t();
+      case 16:
+        return x.cumsum(0).t() * x.t();
+      case 17:
+        return x.t().index_select(0, tensor({2, 0}));
+      case 18:
+        return stack({x.t(), x.t()}, 2);
+      case 19:
+        return x.t().empty_like().fill_(2.0);
+      case 20:
+        return conv2d(x.reshape({1, 1, 2, 3}), ones({2, 1, 1, 1}))
+                   .contiguous(MemoryFormat::channels_last) *
+               2.0;
+      case 21:
+        return x.t().masked_fill(x.t() > 0, 1.0);
+      case 22:
+        return x.t().sort(0).values;
+      case 23:
+        return x.t().gather(0, x.t().argmax(0, true));
+      case 24:
+        return x.addmm(x.matmul(ones({3, 3})), eye(3)).t();
+      case 25:
+        return layer_norm(x.t(), {2});
+      default:
+        return x.t().reshape({3, 2}).mul_(2.0);
+    }
+  });
+  for (int r = 0; r < 3; ++r)
+    for (int how = 0; how <= 26; ++how) {
+      Tensor x = r == 2 ? halves({3, 2}, how).t() : halves({2, 3}, r);
+      run.log_error([&] {
+        Tensor y = f(x, how);
+        run.log(r, how, layout(y), (y * 64.0).round());
+      });
+    }
+}
+
+TENON_PROGRAM(ResultsThatShareMemory, 2) {
+  Tensor w = halves({3, 2}, 2).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor y = x * w;
+    return std::tuple(y, y.t(), y[0], y.view({-1}), x.t(), w.view({-1}), y.detach(), y.unsqueeze(0),
+                      x.slice(0, 1, 3), w);
+  });
+  for (int i = 0; i < 3; ++i) {
+    Tensor x = halves({3, 2}, i);
+    auto [a, b, c, d, e, g, h, k, l, m] = f(x);
+    for (auto* t : {&a, &b, &c, &d, &e, &g, &h, &k, &l, &m}) run.log(layout(*t));
+    h.add_(1.0);
+    l.mul_(2.0);
+    run.log(a.detach(), b.detach(), c.detach(), d.detach(), e, k.detach(), x);
+    run.log_error([&, b = b] { b.mul_(2.0); });
+    run.log_error([&, g = g] { g.mul_(2.0); });
+    run.log(a.detach(), c.detach(), d.detach());
+    w.set_grad({});
+    run.log_error([&, a = a, d = d] { (a.sum() + d.sum() * 2.0).backward(); });
+    run.log(w.grad());
+  }
+}
+
+TENON_PROGRAM(AnArgumentInOtherClothes, 4) {
+  // Results that are arguments with other flags.
+  auto f =
+      run.compile([](const Tensor& x) { return std::tuple(x, x.detach(), x.view({-1}), x.t()); });
+  for (int i = 0; i < 4; ++i) {
+    Tensor x = halves({2, 2}, i);
+    if (i % 2) x.requires_grad_();
+    auto [a, b, c, d] = f(x);
+    run.log(a.is_same(x), b.requires_grad(), c.requires_grad(), d.is_leaf(), c.is_leaf());
+    b.add_(1.0);
+    run.log(x.detach(), c.detach(), d.detach());
+    run.log_error([&, c = c] { c.mul_(2.0); });
+    if (i % 2) {
+      (c.sum() + (d * d).sum()).backward();
+      run.log(x.grad());
+    }
+  }
+}
+
+TENON_PROGRAM(SizesOneAndNone, 10) {
+  auto f = run.compile([](const Tensor& x, const Tensor& y) { return (x + y).squeeze() * 2.0; });
+  for (int n : {1, 3, 1, 2, 0, 3, 1, 0, 5})
+    for (int m : {1, n}) run.log(f(ones({n, 1}), ones({m, 2})), f(ones({1, m}), ones({1, 1})));
+}
+
+TENON_PROGRAM(RowsThatMayBeMissing, 4) {
+  auto f = run.compile([](const Tensor& x) {
+    Tensor h = x.reshape({-1, 2});
+    return std::tuple(h.sum(0), h.numel(), x.mean(), cat({h, h}).amax());
+  });
+  for (int n : {4, 2, 0, 6, 1, 8, 0})
+    run.log_error([&] {
+      auto [a, b, c, d] = f(ones({n}));
+      run.log(a, int64_t(b), c, d);
+    });
+}
+
+TENON_PROGRAM(WindowsOfABatch, 6) {
+  auto f = run.compile([](const Tensor& x) {
+    int64_t n = x.size(0);
+    std::vector<Tensor> parts;
+    for (int64_t i = 0; i < n; i += 2) parts.push_back(x.slice(0, i, std::min(i + 2, n)).sum(0));
+    return parts.empty() ? zeros({1, 2}) : stack(parts);
+  });
+  for (int n : {4, 5, 0, 1, 7, 4}) {
+    Tensor x = halves({n, 2}, n);
+    if (n > 1) maybe_mark_dynamic(x, 0);
+    run.log(f(x));
+  }
+}
+
+TENON_PROGRAM(TwoSizesInEveryOrder, 10) {
+  auto f = run.compile([](const Tensor& a, const Tensor& b) {
+    if (a.size(0) == b.size(0)) return a + b;
+    if (a.size(0) > b.size(0)) return cat({a, b}) * 2.0;
+    return cat({b, a}) * double(b.size(0) - a.size(0));
+  });
+  for (int i = 0; i < 12; ++i) run.log(f(halves({i % 3 + 1}, i), halves({(i * 5) % 4 + 1})));
+}
+
+}  // namespace
+}  // namespace tenon::programs
