@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 namespace inductor_cuda {
 
@@ -43,7 +44,7 @@ Value* ValueEmitter::emit(Id v, unsigned lane) {
     case loopir::value_folded:
       return folded_.at(n.a);
     case loopir::value_index:
-      return b_.CreateSExt(index(n.a, lane), b_.getInt64Ty());
+      return emit_number(n.a, lane);
     case loopir::value_load:
       return emit_load(v, n, lane);
     case loopir::value_checked:
@@ -190,19 +191,28 @@ Value* ValueEmitter::index(Id i, unsigned lane) {
   for (size_t s = scopes_.size(); s-- > 0;)
     if (auto at = scopes_[s].indices.find({i, lane}); at != scopes_[s].indices.end())
       return at->second;
-  Value* out = emit_index(i, lane);
+  Value* out = emit_index(i, lane, f_.index_type());
   return scopes_.back().indices[{i, lane}] = out;
 }
 
-Value* ValueEmitter::emit_index(Id i, unsigned lane) {
+// Places fit into the kernel's indices; numbers that the program computes with need not.
+Value* ValueEmitter::emit_number(Id i, unsigned lane) {
+  auto range = x_.range(i);
+  bool fits = range.lower >= std::numeric_limits<int32_t>::min() &&
+              range.upper <= std::numeric_limits<int32_t>::max();
+  return fits ? b_.CreateSExt(index(i, lane), b_.getInt64Ty())
+              : emit_index(i, lane, b_.getInt64Ty());
+}
+
+Value* ValueEmitter::emit_index(Id i, unsigned lane, llvm::Type* type) {
   const IndexNode n = x_.index_at(i);
-  llvm::Type* type = f_.index_type();
+  auto constant = [&](int64_t number) { return llvm::ConstantInt::getSigned(type, number); };
   switch (n.kind) {
     case IndexKind::constant:
-      return f_.number(n.number);
+      return constant(n.number);
     case IndexKind::variable: {
-      Value* first = variables_.at(i);
-      return i == lanes_ && lane > 0 ? b_.CreateAdd(first, f_.number(lane)) : first;
+      Value* first = b_.CreateSExtOrTrunc(variables_.at(i), type);
+      return i == lanes_ && lane > 0 ? b_.CreateAdd(first, constant(lane)) : first;
     }
     case IndexKind::symbol:
       return b_.CreateTrunc(f_.numbers.at(static_cast<uint32_t>(n.number)), type);
@@ -212,10 +222,11 @@ Value* ValueEmitter::emit_index(Id i, unsigned lane) {
       break;
   }
   std::vector<Value*> operands;
-  for (Id o : n.operands) operands.push_back(index(o, lane));
+  bool is_place = type == f_.index_type();
+  for (Id o : n.operands) operands.push_back(is_place ? index(o, lane) : emit_index(o, lane, type));
   if (n.kind == IndexKind::sum || n.kind == IndexKind::product) {
     bool is_sum = n.kind == IndexKind::sum;
-    Value* out = is_sum && n.number == 0 ? nullptr : f_.number(n.number);
+    Value* out = is_sum && n.number == 0 ? nullptr : constant(n.number);
     for (Value* o : operands) out = !out ? o : is_sum ? b_.CreateAdd(out, o) : b_.CreateMul(out, o);
     return out;
   }

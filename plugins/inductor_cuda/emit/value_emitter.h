@@ -67,7 +67,8 @@ class ValueEmitter {
   bool all_is_narrow() const;
   llvm::Value* emit_primitive_of(const loopir::ValueNode& n, unsigned lane);
   void report(llvm::Value* bad, llvm::Value* check, llvm::Value* value);
-  llvm::Value* emit_index(Id i, unsigned lane);
+  llvm::Value* emit_number(Id i, unsigned lane);
+  llvm::Value* emit_index(Id i, unsigned lane, llvm::Type* type);
   bool differs(const Ids& variables) const;
 
   Frame& f_;
