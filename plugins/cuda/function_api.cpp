@@ -122,6 +122,10 @@ tn_status* continue_from(tn_stream* stream, const uint32_t* places, uint32_t n) 
       trees::Recording::current()->continue_from({places, n});
   });
 }
+tn_status* enter_stream(tn_stream* stream) {
+  return barrier([&] { trees::StreamUse::hold(stream); });
+}
+void leave_stream(tn_stream* stream) { trees::StreamUse::let_go(stream); }
 tn_status* reserve_random(int32_t dev, tn_stream* stream, uint64_t n, uint64_t* seed,
                           uint64_t* offset) {
   return barrier([&] {
@@ -150,6 +154,8 @@ void add_function_api(tn_cuda_api& t) {
   t.reserve_random = reserve_random;
   t.mark_place = mark_place;
   t.continue_from = continue_from;
+  t.enter_stream = enter_stream;
+  t.leave_stream = leave_stream;
 }
 
 }  // namespace tenon::cuda

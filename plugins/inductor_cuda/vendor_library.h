@@ -21,6 +21,23 @@ void look_up(const Device& device, std::string_view file, std::string_view name,
   out = reinterpret_cast<F*>(found);
 }
 
+/// Around what a library enqueues: another thread's recording of the stream is not to take it in.
+class LibraryWork {
+ public:
+  LibraryWork(const Device& device, tn_stream* stream)
+      : api_(TN_HAS(device.api, leave_stream) ? device.api : nullptr), stream_(stream) {
+    if (api_) tenon::plugin::check(api_->enter_stream(stream_));
+  }
+  ~LibraryWork() {
+    if (api_) api_->leave_stream(stream_);
+  }
+  LibraryWork(const LibraryWork&) = delete;
+
+ private:
+  const tn_cuda_api* api_;
+  tn_stream* stream_;
+};
+
 /// Why a device has no such libraries; empty where it may have.
 inline std::string why_no_library(const Device& device) {
   if (!device.api->library_symbol) return "the device has no libraries of a vendor";

@@ -42,7 +42,12 @@ class Work : public kernels_cub::Scratch {
   explicit Work(const kernel_call& c, const tn_tensor* on) : c_(c), device_(on->device_index) {
     require_gpu(device_);
     check(cuda().native_stream(device_, c.stream, &stream_));
+    if (TN_HAS(&cuda(), leave_stream)) check(cuda().enter_stream(c.stream));
   }
+  ~Work() override {
+    if (TN_HAS(&cuda(), leave_stream)) cuda().leave_stream(c_.stream);
+  }
+  Work(const Work&) = delete;
   void* bytes(size_t n) override {
     return held_.emplace_back(on_device({static_cast<int64_t>(n)}, TN_U8))->data;
   }

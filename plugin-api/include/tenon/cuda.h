@@ -267,6 +267,13 @@ typedef struct tn_cuda_api {
    * until its end. Without a recording nothing happens. Newer than native_stream. */
   tn_status* (*mark_place)(tn_stream*, uint32_t* place);
   tn_status* (*continue_from)(tn_stream*, const uint32_t* places, uint32_t n);
+
+  /* Around what the calling thread enqueues otherwise than through this plugin, on the handle that
+   * native_stream gives: another thread that begins to record the stream waits for the end, and
+   * one that records it already is waited for. Without it the work may become a part of that recording,
+   * and not run when it was meant to. Pairs may lie in one another. Newer than continue_from. */
+  tn_status* (*enter_stream)(tn_stream*);
+  void (*leave_stream)(tn_stream*);
 } tn_cuda_api;
 
 /* clang-format on */

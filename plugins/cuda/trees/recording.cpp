@@ -52,6 +52,7 @@ Recordings& recordings() {
 }
 
 thread_local constinit Recording* mine = nullptr;
+thread_local std::vector<tn_stream*> held;  // by StreamUse::hold
 
 bool is_recorded(const tn_stream* stream) {
   return stream &&
@@ -203,29 +204,53 @@ void StreamUse::leave(tn_stream* stream) {
   std::atomic_ref(stream->uses).fetch_sub(1, std::memory_order_seq_cst);
 }
 
-StreamUse::StreamUse(tn_stream* stream) : stream_(stream) {
-  if (Recording::is_under_way(stream) && stream) {
-    recording_ = mine;
-    stream_ = nullptr;  // nothing to leave
-    return;
-  }
+// Whether there is something to leave: not a recording of the thread's own.
+bool StreamUse::enter(tn_stream* stream) {
+  if (Recording::is_under_way(stream) && stream) return false;
   if (mine) mine->give_up({"capture_failed", "the function works on several streams"});
-  while (stream && !try_enter(stream)) {
+  if (!stream) return false;
+  if (std::ranges::find(held, stream) != held.end()) {
+    std::atomic_ref(stream->uses).fetch_add(1, std::memory_order_seq_cst);
+    return true;
+  }
+  while (!try_enter(stream)) {
     std::unique_lock lock(recordings().entering);
     recordings().left.wait(lock, [&] { return !is_recorded(stream); });
   }
+  return true;
+}
+
+StreamUse::StreamUse(tn_stream* stream) : stream_(stream) {
+  if (enter(stream)) return;
+  recording_ = stream ? mine : nullptr;
+  stream_ = nullptr;  // nothing to leave
+}
+
+void StreamUse::hold(tn_stream* stream) {
+  if (enter(stream)) held.push_back(stream);
+}
+
+void StreamUse::let_go(tn_stream* stream) noexcept {
+  auto last = std::find(held.rbegin(), held.rend(), stream);
+  if (last == held.rend()) return;
+  held.erase(std::next(last).base());
+  leave(stream);
 }
 
 StreamUse::~StreamUse() {
   if (stream_) leave(stream_);
 }
 
+// Who records waits for what this thread holds; for that long it holds nothing.
 std::unique_lock<std::mutex> no_recording(Gpu& gpu) {
-  if (mine)
+  if (mine) {
     mine->give_up({"data_dependent", "the function waits for the device"});
-  else
-    return std::unique_lock(recordings().of(gpu));
-  return {};
+    return {};
+  }
+  for (tn_stream* stream : held) StreamUse::leave(stream);
+  std::unique_lock alone(recordings().of(gpu));
+  for (tn_stream* stream : held) std::atomic_ref(stream->uses).fetch_add(1);
+  return alone;
 }
 
 // ---- what happens on the stream

@@ -163,8 +163,15 @@ class StreamUse {
   /// The calling thread's own recording of the stream, or null.
   Recording* recording() const { return recording_; }
 
+  /// The same for work that others enqueue, until let_go(). Uses inside wait for nobody, since whoever
+  /// wants to record waits for this one.
+  static void hold(tn_stream* stream);
+  static void let_go(tn_stream* stream) noexcept;
+
  private:
   friend class Recording;
+  friend std::unique_lock<std::mutex> no_recording(Gpu& gpu);
+  static bool enter(tn_stream* stream);
   static bool try_enter(tn_stream* stream);
   static void leave(tn_stream* stream);
 

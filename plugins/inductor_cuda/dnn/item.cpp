@@ -4,6 +4,7 @@
 #include "plans.h"
 
 #include "../products/library.h"
+#include "../vendor_library.h"
 
 #include <algorithm>
 
@@ -110,6 +111,7 @@ void DnnItem::run(std::span<void* const> pointers, void* workspace, tn_stream* s
   Aligned at(*this, pointers, workspace, stream);
   // The library works on the thread's device.
   auto native = reinterpret_cast<dnn::Stream>(native_stream(device_, stream));
+  LibraryWork work(device_, stream);
   plan_->run(at.addresses, workspace, native, name_);
   if (workspace) at.touched.push_back(workspace);
   for (const tensor& copy : at.copies) at.touched.push_back(copy->data);

@@ -1,5 +1,6 @@
 // The ways of products.
 #include "product_item.h"
+#include "../vendor_library.h"
 
 #include <algorithm>
 #include <bit>
@@ -121,6 +122,7 @@ void ProductItem::run(const ProductPlan& plan, std::span<void* const> pointers, 
   // The library works on the thread's device.
   lt::Stream native = native_stream(device_, stream);
   if (auto by_library = for_alignments(plan, alignments_of(p, pointers))) {
+    LibraryWork work(device_, stream);
     by_library->run(p, pointers, workspace, native, product_.name);
     return tell_what_is_touched(device_, p, pointers, workspace, stream);
   }

@@ -1,10 +1,12 @@
 // Recorded functions over time: memory, saved values, threads, streams, results of the pool.
 #include "trees_test.h"
 
+#include "core/device/provider.h"
 #include "core/tensor/tensor_impl.h"
 
 #include <atomic>
 #include <barrier>
+#include <chrono>
 #include <thread>
 
 namespace tenon {
@@ -175,6 +177,32 @@ TEST_F(CudaTrees, AnotherThreadMayWorkOnTheStreamThatIsRecorded) {
   }
   ended = true;
   other.join();
+}
+
+// As a vendor's library enqueues: not through the plugin.
+TEST_F(CudaTrees, ARecordingWaitsForWhoHoldsTheStream) {
+  FloatKernels k;
+  std::atomic<int> launches{0};
+  RecordedFunction f({.flags = TN_CUDA_FN_OR_ERROR, .inputs = {0, 0}, .results = {0}},
+                     [&](tn_call& c) {
+                       ++launches;
+                       return two_sums(k, c);
+                     });
+  Tensor x = on_gpu(4, 1);
+  f({x, x});
+  ASSERT_EQ(launches, 1) << "the first call is not recorded";
+  tn_stream* stream = Stream::current(gpu).state()->handle;
+  ASSERT_EQ(told(cuda_api().enter_stream(stream)), "");
+  ASSERT_EQ(told(cuda_api().enter_stream(stream)), "");
+  std::thread other([&] { f({x, x}), f({x, x}); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_LE(launches, 2) << "a warm-up of the other thread's at most";
+  EXPECT_EQ(x.clone().to_vector<float>(), all(4, 1)) << "who holds it goes on";
+  cuda_api().leave_stream(stream);
+  cuda_api().leave_stream(stream);
+  other.join();
+  EXPECT_EQ(launches, 3);
+  EXPECT_EQ(f({x, x})[0].to_vector<float>(), all(4, 3));
 }
 
 TEST_F(CudaTrees, ThreadsThatShareAStreamRecordAndReplayAtTheSameTime) {
