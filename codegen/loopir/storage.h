@@ -26,6 +26,10 @@ void lay_out_as_promised(Lowering& to, uint32_t value);
 /// What an op that looks at memory by place gets for this operand.
 View promised_view(Lowering& to, uint32_t value, const char* name);
 
+/// Stores each element of a value into a buffer, at `first` and so many strides.
+void store_by_strides(Lowering& to, const Tensor& part, Id buffer, Id first, const Ids& strides,
+                      const std::string& name);
+
 std::span<const Rule> storage_rules();
 
 }  // namespace loopir

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/dispatch.h"
-#include "ops/autocast_state.h"
+#include "ops/modes/autocast_state.h"
 
 namespace tenon {
 

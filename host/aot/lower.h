@@ -8,7 +8,7 @@
 
 #include "aot/view_inverse.h"
 #include "graph/artifact.h"
-#include "ops/autocast_state.h"
+#include "ops/modes/autocast_state.h"
 
 #include <functional>
 #include <memory>

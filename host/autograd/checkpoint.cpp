@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "graph/record.h"
-#include "ops/autocast_state.h"
+#include "ops/modes/autocast_state.h"
 
 #include <tenon/autograd.h>
 

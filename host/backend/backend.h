@@ -6,7 +6,7 @@
 
 #include "graph/artifact.h"
 #include "graph/graph.h"
-#include "ops/autocast_state.h"
+#include "ops/modes/autocast_state.h"
 
 #include <functional>
 #include <memory>

@@ -7,7 +7,7 @@
 #include "graph/memory_budget.h"
 #include "guards/guard_kind.h"
 #include "guards/tensor_numbers.h"
-#include "ops/autocast_state.h"
+#include "ops/modes/autocast_state.h"
 
 #include <algorithm>
 #include <bit>

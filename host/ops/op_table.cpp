@@ -1,12 +1,12 @@
 // The op table: built from the row families, and what each key of an op does.
 #include "ops/op_table.h"
 
-#include "ops/autocast.h"
-#include "ops/default_device.h"
 #include "ops/device_call.h"
 #include "ops/forms/complex_forms.h"
 #include "ops/forms/functional_form.h"
 #include "ops/forms/out_form.h"
+#include "ops/modes/autocast.h"
+#include "ops/modes/default_device.h"
 #include "ops/op_kernels.h"
 #include "ops/pointwise.h"
 #include "ops/shapes.h"

@@ -13,7 +13,7 @@
 #include "config/flags.h"
 #include "core/function_ref.h"
 #include "graph/artifact.h"
-#include "ops/autocast_state.h"
+#include "ops/modes/autocast_state.h"
 #include "report/unit.h"
 #include "runtime/entry.h"
 #include "runtime/size_policy.h"

@@ -73,6 +73,12 @@ void set_simply(const std::vector<Tensor>& parameters, double scale) {
     p.copy_((arange(p.numel()) % 5 - 2).reshape(p.sizes()) * scale + 0.125 * i++);
 }
 
+Tensor halves(std::vector<int64_t> sizes, int i) {
+  int64_t n = 1;
+  for (int64_t s : sizes) n *= s;
+  return ((arange(n) * (2 * i + 3)) % 7 - 3).reshape(IntList(sizes)).to(Dtype::f32) * 0.5;
+}
+
 void in_threads(int n, const std::function<void(int)>& f) {
   Device device = default_device();
   std::mutex error_lock;

@@ -160,6 +160,9 @@ void set_simply(const std::vector<Tensor>& parameters, double scale = 0.25);
 /// {a, b, c} as f32.
 inline Tensor row(std::vector<float> values) { return tensor(values); }
 
+/// f32 of these sizes, of halves between -1.5 and 1.5; others for each i.
+Tensor halves(std::vector<int64_t> sizes, int i = 0);
+
 }  // namespace tenon::programs
 
 /// Defines a program with the parameter `run`.

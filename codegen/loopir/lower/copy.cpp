@@ -1,5 +1,6 @@
 // Copies, fills, and tensors put together from parts.
 #include "loopir/lowering.h"
+#include "loopir/storage.h"
 
 #include <algorithm>
 
@@ -82,20 +83,10 @@ bool arange(Lowering& to, const node& n) {
 /// Stores `part` into `buffer`, shifted by `start` and spread by `step` along `dim`.
 void store_part(Lowering& to, const Tensor& part, Id buffer, size_t dim, Id start, Id step,
                 const std::string& name) {
-  Expressions& x = to.x;
-  const Buffer b = to.program.buffers[buffer];
-  Loop loop;
-  loop.name = name;
-  loop.buffer = buffer;
-  loop.value = x.cast(part.value, b.dtype);
-  loop.index = x.multiply(start, b.strides[dim]);
-  for (size_t d = 0; d < part.ndim(); ++d) {
-    if (x.index_at(part.variables[d]).kind == IndexKind::variable)
-      loop.outer.push_back(part.variables[d]);
-    Id position = d == dim ? x.multiply(part.variables[d], step) : part.variables[d];
-    loop.index = x.add(loop.index, x.multiply(position, b.strides[d]));
-  }
-  to.program.steps.push_back(std::move(loop));
+  Ids strides = to.program.buffers[buffer].strides;
+  Id first = to.x.multiply(start, strides[dim]);
+  strides[dim] = to.x.multiply(step, strides[dim]);
+  store_by_strides(to, part, buffer, first, strides, name);
 }
 
 /// A value that loops may read again under other variables.

@@ -134,17 +134,7 @@ bool as_strided_scatter(Lowering& to, const node& n) {
   Tensor out = to.stored(to.tensor_arg(n.args[0]), buffer, name.c_str());
   Tensor part = to.make(given.dtype, given.sizes,
                         [&](std::span<const Id> indices) { return to.at(given, indices); });
-  Loop loop;
-  loop.name = name;
-  loop.buffer = buffer;
-  loop.value = x.cast(part.value, v.dtype);
-  loop.index = first;
-  for (size_t d = 0; d < part.ndim(); ++d) {
-    if (x.index_at(part.variables[d]).kind == IndexKind::variable)
-      loop.outer.push_back(part.variables[d]);
-    loop.index = x.add(loop.index, x.multiply(part.variables[d], spread[d]));
-  }
-  to.program.steps.push_back(std::move(loop));
+  store_by_strides(to, part, buffer, first, spread, name);
   to.set(n.first_result, out);
   return true;
 }
@@ -157,6 +147,22 @@ constexpr Rule storage_table[] = {
 }  // namespace
 
 std::span<const Rule> storage_rules() { return storage_table; }
+
+void store_by_strides(Lowering& to, const Tensor& part, Id buffer, Id first, const Ids& strides,
+                      const std::string& name) {
+  Expressions& x = to.x;
+  Loop loop;
+  loop.name = name;
+  loop.buffer = buffer;
+  loop.value = x.cast(part.value, to.program.buffers[buffer].dtype);
+  loop.index = first;
+  for (size_t d = 0; d < part.ndim(); ++d) {
+    if (x.index_at(part.variables[d]).kind == IndexKind::variable)
+      loop.outer.push_back(part.variables[d]);
+    loop.index = x.add(loop.index, x.multiply(part.variables[d], strides[d]));
+  }
+  to.program.steps.push_back(std::move(loop));
+}
 
 bool looks_by_place(const graph& g, const node& n) {
   if (n.tags & TN_TAG_BY_PLACE) return true;

@@ -1,6 +1,7 @@
 // Following: runs of bodies along paths, and turning into recordings.
 #include "capture/follow/follow.h"
 
+#include "capture/follow/memory_of_run.h"
 #include "capture/hooks.h"
 #include "capture/lazy_numbers.h"
 #include "core/dispatch.h"
@@ -68,7 +69,7 @@ void Follower::finish_recording() {
 bool Follower::takes(const CallArgs& call) {
   keep_lazy_numbers(call);
   if (thread_modes.follower != this) return false;  // their copies were the first difference
-  if (call.op->mutated_args && thread_modes.grad_enabled) walk_.check_leaf_writes(call);
+  if (call.op->mutated_args && thread_modes.grad_enabled) check_leaf_writes(walk_.at(), call);
   auto fits = [&] { return walk_.at().fits_step(call); };
   if (fits()) return walk_.at().give_results(call), true;
   const OpEntry& op = *call.op;

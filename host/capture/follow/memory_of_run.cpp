@@ -1,7 +1,10 @@
 // Fakes share memory where the tensors do that the recording has met.
 #include "capture/follow/memory_of_run.h"
 
+#include "autograd/view.h"
 #include "capture/memory_of_inputs.h"
+#include "core/tensor/each_tensor.h"
+#include "ops/forms/history.h"
 
 namespace tenon {
 
@@ -29,6 +32,19 @@ bool lies_in(const Position& at, const Tensor& real, const Tensor& fake) {
     does = does || shares_storage(given, real);
   });
   return does;
+}
+
+void check_leaf_writes(const Position& at, const CallArgs& call) {
+  if (forgets_history(*call.op)) return;
+  auto look_at = [&](const Tensor& t) {
+    if (!t.defined() || !t.requires_grad()) return;
+    if (!t.is_fake()) return autograd::check_write(t, call.op->name);
+    each_in_memory_of(at, t, [&](const Tensor& given, const Tensor&) {
+      autograd::check_write(given, call.op->name);
+    });
+  };
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (call.op->mutated_args >> i & 1) each_tensor(call.args[i], look_at);
 }
 
 int64_t offset_of(const Position& at, const Tensor& fake) {

@@ -1,14 +1,11 @@
 // One run of a body: the ends of its parts, their code, and recording after all.
 #include "capture/follow/walk.h"
 
-#include "autograd/view.h"
 #include "capture/follow/memory_of_run.h"
 #include "capture/follow/record_steps.h"
 #include "core/dispatch.h"
-#include "core/tensor/each_tensor.h"
 #include "core/tensor/stand_in.h"
 #include "graph/record.h"
-#include "ops/forms/history.h"
 
 #include <tenon/autograd.h>
 
@@ -207,24 +204,6 @@ void Walk::let_escape() {
     escaped.push_back(o);
   }
   if (!escaped.empty()) path().frames().replace_objects(at_.frame(), escaped);
-}
-
-void Walk::check_leaf_writes(const CallArgs& call) const {
-  if (forgets_history(*call.op)) return;
-  auto check = [&](const Tensor& written, uint32_t object, const Tensor& real) {
-    if (object != Path::no_object && shares_storage(at_.frame().objects[object], written))
-      autograd::check_write(real, call.op->name);
-  };
-  auto look_at = [&](const Tensor& t) {
-    if (!t.defined() || !t.requires_grad()) return;
-    if (!t.is_fake()) return autograd::check_write(t, call.op->name);
-    for (uint32_t i = 0; i < at_.leaves().tensors.size(); ++i)
-      check(t, path().argument_objects()[i], *at_.leaves().tensors[i]);
-    for (uint32_t i = 0; i < at_.frame().slots.size(); ++i)
-      check(t, path().object_at({ValueOrigin::Kind::implicit, i}), at_.frame().slots[i]);
-  };
-  for (uint32_t i = 0; i < call.n_args; ++i)
-    if (call.op->mutated_args >> i & 1) each_tensor(call.args[i], look_at);
 }
 
 // ---- requests to the tape

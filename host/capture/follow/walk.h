@@ -68,9 +68,6 @@ class Walk {
   void add_function(std::shared_ptr<const autograd::WaitingFunction> function);
   /// Whether the body has named a captured tensor, or one that is an argument, too.
   bool has_met(const Tensor& real) const { return object_of(real) != Path::no_object; }
-  /// Throws UserError where a leaf that needs a gradient is written, or a view of one: it may have
-  /// come for what was no leaf.
-  void check_leaf_writes(const CallArgs& call) const;
   /// About the pending steps: values are those of the path, nodes those of the part.
   autograd::TapeRequests requests;
   /// Fakes that somebody holds become what they stand for.

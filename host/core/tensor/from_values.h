@@ -6,7 +6,7 @@
 namespace tenon {
 
 /// Moves a literal to the thread's default device, where that is set; filled in by
-/// ops/default_device.cpp.
+/// ops/modes/default_device.cpp.
 extern Tensor (*literal_slot)(const Tensor& literal);
 
 }  // namespace tenon

@@ -4,7 +4,7 @@
 #include "core/device/provider.h"
 #include "core/sym/sym_simplify.h"
 #include "core/tensor/tensor_impl.h"
-#include "ops/autocast.h"
+#include "ops/modes/autocast.h"
 #include "ops/op_ids.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Autocast on a device: PyTorch's list for CUDA, a setting of its own beside that of the CPU.
-#include "ops/autocast.h"
+#include "ops/modes/autocast.h"
 #include "device_work.h"
 #include "ops/op_table.h"
 

@@ -7,7 +7,7 @@
 // once, and its gradients add up in the shorter type. A cast serves as long as the leaf was not
 // written and, when gradients are on, only if it was recorded. Source: PyTorch's autocast_mode;
 // lists of ops as in its CPU backend.
-#include "ops/autocast.h"
+#include "ops/modes/autocast.h"
 
 #include "core/arguments.h"
 #include "core/error.h"

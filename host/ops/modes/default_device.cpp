@@ -2,7 +2,7 @@
 //
 // Method: while it is not the CPU, a key above all others puts the device into calls of factories,
 // so that graphs name it and nothing below knows of it. Without one the key is off and costs nothing.
-#include "ops/default_device.h"
+#include "ops/modes/default_device.h"
 
 #include "core/inline_vector.h"
 #include "core/tensor/from_values.h"

@@ -10,12 +10,6 @@
 namespace tenon::programs {
 namespace {
 
-Tensor halves(std::vector<int64_t> sizes, int i = 0) {
-  int64_t n = 1;
-  for (int64_t s : sizes) n *= s;
-  return ((arange(n) * (2 * i + 3)) % 7 - 3).reshape(IntList(sizes)).to(Dtype::f32) * 0.5;
-}
-
 TENON_PROGRAM(ScalarsOfManyCalls, 2) {
   Tensor state = zeros({3});
   std::vector<Scalar<float>> kept;

@@ -2,7 +2,7 @@
 //
 // It is another one than that for the CPU, which the rows hold: there products, here products and
 // whatever sums or exponentiates. An op that is not on it computes in the types that it is given.
-#include "ops/autocast.h"
+#include "ops/modes/autocast.h"
 
 #include <vector>
 

@@ -1,7 +1,7 @@
 // Casts of ops under autocast.
 #pragma once
 
-#include "ops/autocast_state.h"
+#include "ops/modes/autocast_state.h"
 #include "ops/op_table.h"
 
 #include <optional>
