@@ -65,6 +65,11 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
   for (size_t i = 0; i < n; ++i) prepare_item(i);
   for (Id b = 0; b < in_prepacked_memory_.size(); ++b)
     if (in_prepacked_memory_[b]) prepacked_buffers_.push_back(b);
+  for (size_t i = 0; i < n; ++i)
+    kinds_.push_back(library_calls_[i]            ? ItemKind::library
+                     : parts_.externs.contains(i) ? ItemKind::host
+                                                  : ItemKind::kernel);
+  find_inputs();
   drop_regions();
   lives_ = CallLives(parts_.program, parts_.accesses, parts_.is_prepacked, parts_.regions);
   steps_ = steps_of(parts_.accesses, parts_.regions);
@@ -85,7 +90,6 @@ void Executable::sort_buffers() {
     if (info.place == Buffer::Place::temporary || info.place == Buffer::Place::output)
       for (const loopir::Ids* list : {&info.sizes, &info.strides})
         for (Id id : *list) p.expressions.add_symbols(id, sizes);
-    if (is_input) inputs_.emplace_back(b, info.slot);
     in_arena_[b] = info.place == Buffer::Place::temporary;
     is_static_[b] =
         info.place == Buffer::Place::constant || (is_input && p.is_static_input[info.slot]);
@@ -99,6 +103,22 @@ void Executable::sort_buffers() {
   for (size_t i = p.outputs.size(); i-- > 0;)
     if (p.outputs[i].kind != loopir::Output::Kind::absent)
       is_last_of_buffer_[i] = later.insert(p.outputs[i].view.buffer).second;
+}
+
+// Callables may take many that nothing reads.
+void Executable::find_inputs() {
+  const loopir::Program& p = parts_.program;
+  std::set<Id> used;
+  for (const loopir::Access& access : parts_.accesses) {
+    used.insert(access.reads.begin(), access.reads.end());
+    used.insert(access.writes.begin(), access.writes.end());
+  }
+  for (const KernelInterface& k : parts_.kernels) used.insert(k.buffers.begin(), k.buffers.end());
+  for (const loopir::Output& o : p.outputs)
+    if (o.kind != loopir::Output::Kind::absent) used.insert(o.view.buffer);
+  for (Id b : used)
+    if (b != none && p.buffers[b].place == Buffer::Place::input)
+      inputs_.emplace_back(b, p.buffers[b].slot);
 }
 
 void Executable::prepare_item(size_t i) {
@@ -237,7 +257,7 @@ std::shared_ptr<Prepacked> Executable::prepacked_for(Call& call) {
   made->memory = Memory(static_cast<size_t>(plan.bytes));
   for (Id b : everything.writes) made->pointers[b] = made->memory.data() + plan.offsets[b];
   call.prepacked = made;
-  run_items(call, true);
+  prepack_items(call);
   prepacked_ = made;
   std::lock_guard lock(guarding_pool_);
   newest_prepacked_ = made.get();
@@ -305,7 +325,7 @@ void Executable::call(tn_call& c) {
   for (auto [buffer, slot] : inputs_) context.pointers[buffer] = c.inputs[slot]->data;
   for (size_t output : lives_.begin_of_call()) context.make_output(output);
   find_prepacked(call);
-  run_items(call, false);
+  run_items(call);
   give_outputs(call);
 }
 

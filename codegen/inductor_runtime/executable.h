@@ -88,7 +88,12 @@ class Executable {
   void sort_buffers();
   void prepare_item(size_t item);
   void drop_regions();
-  void run_items(Call& call, bool prepacks);
+  void find_inputs();
+  /// What depends on parameters only.
+  void prepack_items(Call& call);
+  void run_items(Call& call);
+  template <class F>
+  void timed(size_t item, F&& run);
   void run_item(Call& call, size_t item);
   bool run_region(Call& call, const Region& region);
   std::string profile_text() const;
@@ -120,7 +125,9 @@ class Executable {
   std::vector<bool> is_static_, in_arena_, in_prepacked_memory_;  // by buffer
   std::vector<std::unique_ptr<LibraryCall>> library_calls_;       // by item
   std::vector<bool> packs_;  // by item: weights are packed by the library
-  std::vector<std::pair<loopir::Id, uint32_t>> inputs_;  // buffer, input
+  enum class ItemKind : uint8_t { kernel, library, host };
+  std::vector<ItemKind> kinds_;                          // by item
+  std::vector<std::pair<loopir::Id, uint32_t>> inputs_;  // buffer, input; of those that are used
   std::vector<loopir::Id> prepacked_buffers_;            // those of prepacked items
   std::vector<uint32_t> sized_by_;                       // symbols that sizes of memory depend on
   bool has_prepacked_ = false;

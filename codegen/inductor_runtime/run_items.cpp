@@ -18,77 +18,74 @@ namespace {
 /// What an input of no elements points to: reads of masked lanes stay within it.
 alignas(64) std::byte nothing[4096];
 
+/// Into how many chunks work of so many vector instructions is cut.
+int64_t chunks_of(double instructions, int64_t units, const Workers& workers) {
+  constexpr double cost_of_element = 0.75;  // so that chunks are worth about 5 µs of the default
+  if (instructions <= cost_of_element * static_cast<double>(workers.fewest_elements)) return 1;
+  int64_t threads = workers.threads();
+  return threads > 1 ? std::min(units, 4 * threads) : 1;
+}
+
 }  // namespace
 
 /// A kernel with the addresses of one call.
 class Executable::KernelCall {
  public:
   KernelCall(const Executable& owner, const Call& call, size_t item)
-      : program_(owner.parts_.program),
-        writes_(owner.parts_.accesses[item].writes),
-        kernel_(owner.parts_.kernels[item]),
-        symbols_(call.symbols),
-        run_(owner.parts_.functions[item]),
-        name_(owner.kernel_name(item)) {
-    size_t n = kernel_.buffers.size();
-    if (n > most) many_.resize(n), pointers_ = many_.data();
-    for (size_t i = 0; i < n; ++i) {
-      void* p = call.context.pointers[kernel_.buffers[i]];
-      pointers_[i] = p ? p : nothing;
-    }
+      : owner_(owner), symbols_(call.symbols), item_(item) {
+    const loopir::Ids& buffers = owner.parts_.kernels[item].buffers;
+    if (buffers.size() > most) many_ = std::make_unique<void*[]>(buffers.size());
+    pointers_ = many_ ? many_.get() : own_;
+    void* const* known = call.context.pointers.data();
+    void** pointer = pointers_;
+    for (Id buffer : buffers) *pointer++ = known[buffer] ? known[buffer] : nothing;
   }
   KernelCall(const KernelCall&) = delete;
 
   void operator()(int64_t begin, int64_t end) const {
-    void* rows =
-        kernel_.scratch_bytes ? thread_bytes(static_cast<size_t>(kernel_.scratch_bytes)) : nullptr;
-    uint32_t errors = run_(pointers_, symbols_.data(), begin, end, rows);
-    if (errors && makes_elements()) fail(errors);
+    auto scratch = static_cast<size_t>(owner_.parts_.kernels[item_].scratch_bytes);
+    void* rows = scratch ? thread_bytes(scratch) : nullptr;
+    uint32_t errors = owner_.parts_.functions[item_](pointers_, symbols_.data(), begin, end, rows);
+    if (errors && makes_elements()) [[unlikely]]
+      fail(errors);
   }
 
  private:
   // What is the same for all elements is checked before any of them is made.
   bool makes_elements() const {
-    return std::ranges::any_of(writes_, [&](Id b) {
-      return std::ranges::none_of(program_.buffers[b].sizes, [&](Id size) {
-        return program_.expressions.evaluate(size, symbols_) == 0;
+    const loopir::Program& program = owner_.parts_.program;
+    return std::ranges::any_of(owner_.parts_.accesses[item_].writes, [&](Id b) {
+      return std::ranges::none_of(program.buffers[b].sizes, [&](Id size) {
+        return program.expressions.evaluate(size, symbols_) == 0;
       });
     });
   }
   [[noreturn]] void fail(uint32_t errors) const {
+    const std::string& name = owner_.kernel_name(item_);
     if (errors & division_by_zero)
       throw error(TN_INVALID_ARGUMENT,
-                  "kernel " + name_ +
+                  "kernel " + name +
                       ": an integer is divided by zero; expected no 0 in the divisor, mask it out "
                       "or divide floating numbers");
     throw error(TN_OUT_OF_RANGE,
-                "index out of range in self: a position read by kernel " + name_ +
+                "index out of range in self: a position read by kernel " + name +
                     " is not within the tensor that it indexes; check the indices");
   }
 
   static constexpr size_t most = 64;
-  const loopir::Program& program_;
-  const loopir::Ids& writes_;
-  const KernelInterface& kernel_;
+  const Executable& owner_;
   std::span<const int64_t> symbols_;
-  const KernelCode& run_;
-  const std::string& name_;
+  size_t item_;
   void* own_[most];
-  std::vector<void*> many_;
-  void** pointers_ = own_;
+  std::unique_ptr<void*[]> many_;
+  void** pointers_;
 };
 
 void Executable::run_kernel(Call& call, size_t item) {
   const KernelInterface& k = parts_.kernels[item];
   KernelCall run(*this, call, item);
   int64_t units = parts_.program.expressions.evaluate(k.units, call.symbols);
-  // Of the default about 5 µs of work.
-  constexpr double cost_of_element = 0.75;
-  double worth_a_thread =
-      cost_of_element * static_cast<double>(parts_.options.workers.fewest_elements);
-  double total = static_cast<double>(units) * k.cost;
-  int64_t threads = total > worth_a_thread ? parts_.options.workers.threads() : 1;
-  int64_t chunks = threads > 1 ? std::min(units, 4 * threads) : 1;
+  int64_t chunks = chunks_of(static_cast<double>(units) * k.cost, units, parts_.options.workers);
   if (chunks == 1) return run(0, units);
   parts_.options.workers.run(chunks,
                              [&](int64_t c) { run(units * c / chunks, units * (c + 1) / chunks); });
@@ -150,38 +147,52 @@ void Executable::run_extern(Call& call, size_t item) {
   }
 }
 
-void Executable::run_items(Call& call, bool prepacks) {
-  auto region = parts_.regions.begin();
+template <class F>
+void Executable::timed(size_t item, F&& run) {
+  if (!times_) return run();
+  auto start = std::chrono::steady_clock::now();
+  run();
+  times_[item].nanoseconds += (std::chrono::steady_clock::now() - start).count();
+  ++times_[item].calls;
+}
+
+void Executable::prepack_items(Call& call) {
   for (size_t i = 0; i < parts_.accesses.size(); ++i) {
-    if (prepacks)
-      for (Id b : parts_.accesses[i].writes)
-        if (parts_.is_prepacked[i]) call.context.pointers[b] = call.prepacked->pointers[b];
-    if (parts_.is_prepacked[i] != prepacks) continue;
-    if (!prepacks)
-      for (size_t output : lives_.begin_of(i)) call.context.make_output(output);
-    bool begins = !prepacks && region != parts_.regions.end() && region->first == i;
-    auto start =
-        times_ ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
-    bool is_done = begins && run_region(call, *region);
-    if (!is_done) run_item(call, i);
-    if (times_) {
-      times_[i].nanoseconds += (std::chrono::steady_clock::now() - start).count();
-      ++times_[i].calls;
+    if (!parts_.is_prepacked[i]) continue;
+    for (Id b : parts_.accesses[i].writes) call.context.pointers[b] = call.prepacked->pointers[b];
+    timed(i, [&] { run_item(call, i); });
+  }
+}
+
+void Executable::run_items(Call& call) {
+  auto region = parts_.regions.begin();
+  for (size_t i = 0; i < kinds_.size(); ++i) {
+    if (parts_.is_prepacked[i]) continue;
+    for (size_t output : lives_.begin_of(i)) call.context.make_output(output);
+    if (region == parts_.regions.end() || region->first != i) {
+      timed(i, [&] { run_item(call, i); });
+    } else {
+      bool is_done = false;
+      timed(i, [&] {
+        is_done = run_region(call, *region);
+        if (!is_done) run_item(call, i);
+      });
+      if (is_done) i = region->last;
+      ++region;
     }
-    if (is_done) i = region->last;
-    if (begins) ++region;
-    if (!prepacks) lives_.end_inputs(call.c, i);
+    lives_.end_inputs(call.c, i);
   }
 }
 
 void Executable::run_item(Call& call, size_t i) {
-  if (library_calls_[i]) {
-    const void* packed = packs_[i] ? call.context.packed.by_item[i]->data() : nullptr;
-    library_calls_[i]->run(call.context.pointers, call.symbols, packed);
-  } else if (parts_.externs.contains(i)) {
-    run_extern(call, i);
-  } else {
-    run_kernel(call, i);
+  switch (kinds_[i]) {
+    case ItemKind::kernel:
+      return run_kernel(call, i);
+    case ItemKind::host:
+      return run_extern(call, i);
+    case ItemKind::library:
+      const void* packed = packs_[i] ? call.context.packed.by_item[i]->data() : nullptr;
+      return library_calls_[i]->run(call.context.pointers, call.symbols, packed);
   }
 }
 

@@ -54,8 +54,8 @@ bool runs_body_code() {
          (thread_modes.include & ~thread_modes.exclude & bit(Key::trace)) != 0;
 }
 
-// The tensor to read from: itself, or what a fake stands for.
-Tensor readable(const Tensor& t, std::string_view what, std::source_location where) {
+// The tensor to read from: itself, or what a fake stands for, as long as `t` is there.
+const Tensor& readable(const Tensor& t, std::string_view what, std::source_location where) {
   require(t.defined(), "{}: the tensor is undefined", what);
   if (!t.is_fake()) {
     finish_writes(t, what, where);
@@ -83,7 +83,7 @@ bool read_directly(const TensorImpl& impl, T& value) {
 
 template <class T>
 T read_one(const Tensor& t, std::source_location where) {
-  Tensor real = readable(t, "item()", where);
+  const Tensor& real = readable(t, "item()", where);
   require(real.numel().guard_int() == 1, "item: expected a tensor with one element, found {}",
           real);
   require(is_computing(real.dtype()), ErrorCode::unsupported, "item: dtype {} has no host number",
@@ -91,8 +91,8 @@ T read_one(const Tensor& t, std::source_location where) {
   T value{};
   if (real.device() == kCPU && read_directly(*impl_of(real), value)) return value;
   PauseRecording pause;
-  real = on_host(real);
-  copy_strided({&value, dtype_of<T>, nullptr}, {impl_of(real)->data, real.dtype(), nullptr}, {});
+  Tensor near = on_host(real);
+  copy_strided({&value, dtype_of<T>, nullptr}, {impl_of(near)->data, near.dtype(), nullptr}, {});
   return value;
 }
 
@@ -107,6 +107,11 @@ double item_double(const Tensor& t, std::source_location where) {
   return read_one<double>(t, where);
 }
 bool item_bool(const Tensor& t, std::source_location where) { return read_one<bool>(t, where); }
+
+bool is_looked_at(const Tensor& fake) {
+  const Follower* follower = Follower::current();
+  return follower && follower->walk().looks_next_at(fake);
+}
 
 std::optional<Number> item_symbol(const Tensor& t, Dtype dtype) {
   if (const Follower* follower = t.is_fake() ? Follower::current() : nullptr) {
@@ -184,10 +189,10 @@ void* Tensor::checked_data(Dtype wanted, std::source_location where) const {
 }
 
 void Tensor::copy_out(void* to, Dtype wanted, std::source_location where) const {
-  Tensor real = readable(*this, "to_vector()", where);
-  require(real.dtype() == wanted, "to_vector: the tensor has dtype {}, but {} was asked for",
-          real.dtype(), wanted);
-  real = on_host(real);
+  const Tensor& given = readable(*this, "to_vector()", where);
+  require(given.dtype() == wanted, "to_vector: the tensor has dtype {}, but {} was asked for",
+          given.dtype(), wanted);
+  Tensor real = on_host(given);
   IntList sizes{real.head()->sizes, static_cast<size_t>(real.dim())};
   Dims dense = contiguous_strides(sizes);
   copy_strided({to, wanted, reinterpret_cast<const int64_t*>(dense.data())},

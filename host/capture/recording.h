@@ -80,6 +80,7 @@ struct Segment {
       inputs;  ///< Kind::graph: an output of earlier segments, counted over all
   std::vector<ValueId> values_before;  ///< see Recording
   size_t n_outputs = 0;                ///< tensors that were alive at the break
+  ValueId looked_at = no_value;        ///< the output that the body looked at, which ended it
   size_t place = 0;                    ///< how many the body has run before
   std::vector<Overlap> overlaps;       ///< of the inputs, where some is written
   bool writes = false;

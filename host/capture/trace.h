@@ -79,7 +79,7 @@ class Trace {
   }
   const Recording& so_far() const { return recording_; }
   /// The real tensor of a fake, breaking the graph if need be.
-  Tensor observe(const Tensor& fake, std::string_view what, std::source_location where);
+  const Tensor& observe(const Tensor& fake, std::string_view what, std::source_location where);
   /// Ends the segment: `what` looks at data. Announced: also where breaks are forbidden.
   void graph_break(std::string_view what, std::source_location where = {},
                    bool is_announced = false);
@@ -118,6 +118,7 @@ class Trace {
   bool may_look() const;
   std::optional<SymValue> look_at(const Expr* expr);
   void break_because(std::string reason);
+  void note_look_at(const Tensor& fake);
   void flush();
   std::vector<Tensor> escaped_of(std::vector<Tensor> fakes,
                                  std::span<const Tensor> body_outputs) const;

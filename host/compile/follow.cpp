@@ -102,8 +102,11 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
   if (!begin) return replay_slot(site, leaves, body, result);
   std::unique_ptr<LateRecording> late;
   auto others = [&] { return versions.others(); };
+  std::shared_ptr<const SegmentCode> like_it;
   auto find = [&](const Segment& segment, std::span<const int64_t> symbols) {
-    return known_code(site, segment, symbols);
+    if (segment.code->serves(symbols, segment.overlaps)) return segment.code.get();
+    like_it = code_of_equal(site, segment, symbols);
+    return like_it.get();
   };
   auto holds = [&](const PathVersion& version, std::span<const Tensor> slots) {
     return static_cast<const Entry*>(version.owner)->serves_followed({leaves, slots});

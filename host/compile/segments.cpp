@@ -75,20 +75,19 @@ std::shared_ptr<const SegmentCode> find_in(KnownCode& known, const Graph& graph,
   return known.front();
 }
 
-std::shared_ptr<const SegmentCode> known_code_of(Site& site, const Graph& graph,
-                                                 std::span<const int64_t> syms,
-                                                 const std::vector<Overlap>& overlaps) {
+std::shared_ptr<const SegmentCode> known_code(Site& site, const Graph& graph,
+                                              std::span<const int64_t> syms,
+                                              const std::vector<Overlap>& overlaps) {
   auto known = site.segments.find(structural_hash(graph));
   return known == site.segments.end() ? nullptr : find_in(known->second, graph, syms, overlaps);
 }
 
 }  // namespace
 
-std::shared_ptr<const SegmentCode> known_code(Site& site, const Segment& segment,
-                                              std::span<const int64_t> syms) {
-  if (segment.code->serves(syms, segment.overlaps)) return segment.code;
+std::shared_ptr<const SegmentCode> code_of_equal(Site& site, const Segment& segment,
+                                                 std::span<const int64_t> syms) {
   std::lock_guard lock(site.changing);
-  return known_code_of(site, *segment.graph, syms, segment.overlaps);
+  return known_code(site, *segment.graph, syms, segment.overlaps);
 }
 
 namespace {
@@ -112,11 +111,11 @@ std::shared_ptr<const SegmentCode> segment_code(Site& site, const std::shared_pt
                                                 std::optional<size_t> place) {
   {
     std::lock_guard lock(site.changing);
-    if (auto found = known_code_of(site, *graph, syms, overlaps)) return found;
+    if (auto found = known_code(site, *graph, syms, overlaps)) return found;
   }
   bool is_compiled = !place || may_compile_segment(site, *place);
   std::lock_guard lock(site.changing);
-  if (auto found = known_code_of(site, *graph, syms, overlaps)) return found;
+  if (auto found = known_code(site, *graph, syms, overlaps)) return found;
   std::shared_ptr<Artifact> made = is_compiled ? compile_for(site, graph) : op_by_op(graph);
   auto conditions = segment_conditions(*graph, *made);
   auto code = std::make_shared<const SegmentCode>(

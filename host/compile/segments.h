@@ -15,8 +15,8 @@ std::shared_ptr<const SegmentCode> segment_code(detail::Site& site,
                                                 const std::vector<Overlap>& overlaps,
                                                 std::optional<size_t> place = {});
 /// Code that an equal segment has and that serves this one, or null.
-std::shared_ptr<const SegmentCode> known_code(detail::Site& site, const Segment& segment,
-                                              std::span<const int64_t> syms);
+std::shared_ptr<const SegmentCode> code_of_equal(detail::Site& site, const Segment& segment,
+                                                 std::span<const int64_t> syms);
 void run_segment(const SegmentCode& code, std::span<detail::TensorHead*> inputs,
                  std::span<const int64_t> syms, std::span<Tensor> outputs);
 

@@ -430,10 +430,8 @@ bool matches(const TensorGuard& g, const Tensor& t) {
     return false;
   const int64_t *sizes = h->sizes, *strides = h->strides;
   const int64_t *kept_sizes = g.sizes.data(), *kept_strides = g.strides.data();
-  int64_t differs = 0;
-  for (int32_t d = 0, n = g.ndim; d < n; ++d)
-    differs |= (sizes[d] ^ kept_sizes[d]) | (strides[d] ^ kept_strides[d]);
-  for (int32_t d = 0, n = g.ndim; differs && d < n; ++d) {
+  for (int32_t d = 0, n = g.ndim; d < n; ++d) {
+    if (sizes[d] == kept_sizes[d] && strides[d] == kept_strides[d]) continue;
     if (sizes[d] != kept_sizes[d] && !(g.free_sizes >> d & 1)) return false;
     if (strides[d] != kept_strides[d] && !(g.free_strides >> d & 1)) return false;
   }

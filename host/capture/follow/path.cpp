@@ -114,6 +114,22 @@ void Path::add_part(const Recording& recording, const Segment* segment) {
     part.outputs.push_back(object);
     outputs_.push_back(object);
   }
+  if (segment && segment->looked_at != no_value)
+    part.looked_at = part.first_value + segment->looked_at;
+  add_last_uses(part);
+}
+
+// What the part reads, and what the one before has left and nothing has read.
+void Path::add_last_uses(Part& part) {
+  auto add = [&](std::span<const uint32_t> objects) {
+    for (uint32_t o : objects) {
+      bool is_made = o != no_object && objects_[o].origin.kind == ValueOrigin::Kind::undefined;
+      if (is_made && std::ranges::find(part.last_uses, o) == part.last_uses.end())
+        part.last_uses.push_back(o);
+    }
+  };
+  add(part.inputs);
+  if (parts_.size() > 1) add(parts_[parts_.size() - 2].outputs);
 }
 
 // Inputs that earlier parts know go on with the value that they have by now.

@@ -61,6 +61,8 @@ class Path {
     uint32_t first_object, end_object;   ///< those that its operations make
     std::vector<uint32_t> inputs;        ///< objects; no_object for numbers
     std::vector<uint32_t> outputs;       ///< objects, of segments
+    ValueId looked_at = no_value;        ///< the value that the body looked at, which ended it
+    std::vector<uint32_t> last_uses;     ///< objects of earlier parts that may have no use after it
     std::vector<ValueId> hooked;         ///< values of the graph that the body has hooks on
     std::vector<NodeId> functions;       ///< nodes that end the forward of one
     std::vector<uint32_t> symbol_words;  ///< by symbol of the graph: which word of the path's
@@ -118,6 +120,7 @@ class Path {
  private:
   void add_part(const Recording& recording, const Segment* segment);
   void add_inputs(Part& part, std::span<const ValueOrigin> origins);
+  void add_last_uses(Part& part);
   void add_steps(const Part& part, uint32_t number, std::span<const ValueId> values_before);
   void add_arguments(const GuardSet& guards);
   void add_numbers(const Recording& recording);

@@ -63,10 +63,14 @@ bool Walk::is_to_be_written(const Tensor& real) const {
 const Tensor& Walk::real_of(const Tensor& fake) const {
   const TensorExtra& extra = *impl_of(fake)->extra;
   if (extra.trace_id != at_.frame().id) return concrete_of(fake);
-  const ValueOrigin& origin = path().objects()[path().object_of(extra.trace_value)].origin;
+  return real_of_object(path().object_of(extra.trace_value));
+}
+
+const Tensor& Walk::real_of_object(uint32_t object) const {
+  const ValueOrigin& origin = path().objects()[object].origin;
   if (origin.kind == ValueOrigin::Kind::leaf) return *at_.leaves().tensors[origin.index];
   if (origin.kind == ValueOrigin::Kind::implicit) return at_.frame().slots[origin.index];
-  return extra.concrete;
+  return impl_of(at_.frame().objects[object])->extra->concrete;
 }
 
 Tensor Walk::take_real(const Tensor& result) {
@@ -92,6 +96,14 @@ std::optional<Number> Walk::item_of_argument(const Tensor& fake) const {
   PauseRecording pause;
   return detail::item_int(*at_.leaves().tensors[object.origin.index],
                           std::source_location::current());
+}
+
+bool Walk::looks_next_at(const Tensor& fake) const {
+  if (!has_pending_steps() || n_run_ == path().parts().size()) return false;
+  const Path::Part& part = path().parts()[n_run_];
+  const TensorExtra* extra = impl_of(fake)->extra.get();
+  return part.end_step == at_.next_step() && part.looked_at != no_value && extra &&
+         extra->trace_id == at_.frame().id && extra->trace_value == part.looked_at;
 }
 
 bool Walk::ends_segment(const SegmentCalls& calls) {
@@ -122,7 +134,7 @@ bool Walk::finds_inputs(const Path::Part& part) {
   inputs_.clear();
   for (uint32_t object : part.inputs) {
     bool is_tensor = object != Path::no_object;
-    detail::TensorHead* head = is_tensor ? real_of(at_.frame().objects[object]).head() : nullptr;
+    detail::TensorHead* head = is_tensor ? real_of_object(object).head() : nullptr;
     if (is_tensor && !head) return false;
     inputs_.push(head);
   }
@@ -132,7 +144,7 @@ bool Walk::finds_inputs(const Path::Part& part) {
 std::vector<const Tensor*> Walk::inputs_of(const Path::Part& part) const {
   std::vector<const Tensor*> inputs;
   for (uint32_t object : part.inputs)
-    if (object != Path::no_object) inputs.push_back(&real_of(at_.frame().objects[object]));
+    if (object != Path::no_object) inputs.push_back(&real_of_object(object));
   return inputs;
 }
 
@@ -151,11 +163,12 @@ struct BroughtOnce {
 
 void Walk::run_segment(const SegmentCalls& calls) {
   const Path::Part& part = path().parts()[n_run_];
+  const Frame& frame = at_.frame();
+  begun_ = at_.next_step();  // also where it throws: it has run once
+  PauseRecording pause;
   detail::ResultTensors outputs;
   outputs.grow_to(part.outputs.size());
-  begun_ = at_.next_step();  // also where it throws: it has run once
   {
-    PauseRecording pause;
     EnableGradGuard as_recorded(grad_);
     BroughtOnce once{requests};
     for (autograd::HookOnValue& on : requests.hooks) on.value -= part.first_value;
@@ -164,7 +177,7 @@ void Walk::run_segment(const SegmentCalls& calls) {
   }
   Tensor* made = outputs.data();
   for (uint32_t object : part.outputs) {
-    const Tensor& fake = at_.frame().objects[object];
+    const Tensor& fake = frame.objects[object];
     if (made->requires_grad()) mark_requires_grad(fake, true);
     impl_of(fake)->extra->concrete = std::move(*made++);
   }
@@ -172,25 +185,13 @@ void Walk::run_segment(const SegmentCalls& calls) {
   let_go_behind(part);
 }
 
-// As in a plain run, what no handle reaches any more is freed: of what the segment has read, and of
-// what the one before has left and nothing has read.
+// As in a plain run, what no handle reaches any more is freed, which may run code of the program.
 void Walk::let_go_behind(const Path::Part& part) {
-  InlineVector<Tensor, 8> gone;
-  auto look_at = [&](std::span<const uint32_t> objects) {
-    for (uint32_t o : objects) {
-      bool is_made =
-          o != Path::no_object && path().objects()[o].origin.kind == ValueOrigin::Kind::undefined;
-      if (!is_made) continue;
-      const Tensor& t = at_.frame().objects[o];
-      if (t.head()->references.load(std::memory_order_relaxed) == 1)
-        gone.push_back(std::move(impl_of(t)->extra->concrete));
-    }
-  };
-  look_at(part.inputs);
-  if (n_run_ > 1) look_at(path().parts()[n_run_ - 2].outputs);
-  if (gone.empty()) return;
-  PauseRecording freeing_may_run_code;
-  gone.clear();
+  for (uint32_t o : part.last_uses) {
+    const Tensor& fake = at_.frame().objects[o];
+    if (fake.head()->references.load(std::memory_order_relaxed) == 1)
+      Tensor freed = std::move(impl_of(fake)->extra->concrete);
+  }
 }
 
 void Walk::let_escape() {

@@ -16,9 +16,9 @@ namespace tenon {
 
 /// What a walk asks of the code of segments.
 struct SegmentCalls {
-  /// Code of the segment, or of one like it, that serves these symbols, or null.
-  FunctionRef<std::shared_ptr<const SegmentCode>(const Segment&, std::span<const int64_t> symbols)>
-      find;
+  /// Code of the segment, or of one like it, that serves these symbols, or null. It lives until the
+  /// next is asked for.
+  FunctionRef<const SegmentCode*(const Segment&, std::span<const int64_t> symbols)> find;
   FunctionRef<void(const SegmentCode&, std::span<detail::TensorHead*> inputs,
                    std::span<const int64_t> symbols, std::span<Tensor> outputs)>
       run;
@@ -46,6 +46,8 @@ class Walk {
   /// Whether a pending step writes memory of a real tensor.
   bool is_to_be_written(const Tensor& real) const;
 
+  /// Whether the recorded body looked at this tensor before it did anything else.
+  bool looks_next_at(const Tensor& fake) const;
   /// Whether the pending steps are a segment that gives all that the body holds, and has code.
   bool ends_segment(const SegmentCalls& calls);
   void run_segment(const SegmentCalls& calls);
@@ -78,6 +80,7 @@ class Walk {
 
  private:
   bool gives_what_is_held(const Path::Part& part) const;
+  const Tensor& real_of_object(uint32_t object) const;
   uint32_t object_of(const Tensor& t) const;
   bool has_requests_of(const Path::Part& part) const;
   std::vector<const Tensor*> inputs_of(const Path::Part& part) const;
@@ -88,7 +91,7 @@ class Walk {
   size_t begun_ = 0;  // the first step of the part in progress
   size_t n_run_ = 0;  // parts that have run
   // Of the pending steps, once they are a segment.
-  std::shared_ptr<const SegmentCode> code_;
+  const SegmentCode* code_ = nullptr;
   detail::LeafArray<detail::TensorHead*, 24> inputs_;
   detail::LeafArray<int64_t, 8> symbols_;
   const bool grad_;  // whether gradients are on around the call

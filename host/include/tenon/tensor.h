@@ -56,6 +56,8 @@ TENON_API bool stand_for_one(const Tensor& a, const Tensor& b);
 TENON_API int64_t item_int(const Tensor& t, std::source_location where);
 TENON_API double item_double(const Tensor& t, std::source_location where);
 TENON_API bool item_bool(const Tensor& t, std::source_location where);
+/// Of a fake: whether the body looked at it here when it was recorded, so that it is read at once.
+TENON_API bool is_looked_at(const Tensor& fake);
 /// The element, read as `dtype`, as a symbol where a trace takes it in; else nothing.
 TENON_API std::optional<Number> item_symbol(const Tensor& t, Dtype dtype);
 /// Of a fake, where the tensor that it stands for in this call begins.

@@ -127,7 +127,7 @@ template <class T>
 Scalar<T> Tensor::item(std::source_location where) const {
   if (!defined()) detail::fail_undefined("item");
   require(numel().guard_int() == 1, "item: expected a tensor with one element, found {}", *this);
-  if (is_fake()) return Scalar<T>(*this, where);
+  if (is_fake() && !detail::is_looked_at(*this)) return Scalar<T>(*this, where);
   return Scalar<T>(detail::item_as<T>(*this, where));
 }
 

@@ -233,5 +233,37 @@ TENON_PROGRAM(FlagsChangeWithinTheBody, 8) {
   for (int i = 0; i < 8; ++i) run.log(f(halves({3}, i), i % 4));
 }
 
+// One call looks at once, the next behind an operation, behind a write, or not at all.
+TENON_PROGRAM(LooksAtOtherPlacesInEachCall, 24) {
+  Tensor state = ones({3});
+  auto f = run.compile([&](const Tensor& x, int when) {
+    Tensor y = x * 2.0 + state;
+    Scalar<float> sum = y.sum().item<float>();
+    if (when == 0 && sum > 0) y = y + 1.0;
+    y = y * 0.5;
+    if (when == 1 && sum > 0) y = y - 1.0;
+    state.add_(y);
+    if (when == 2 && sum > 0) y = y * 3.0;
+    return std::pair(when == 3 ? y * sum : y, sum);
+  });
+  for (int i = 0; i < 16; ++i) {
+    auto [y, sum] = f(halves({3}, i), i * i % 7 % 4);
+    run.log(y, sum, state);
+    state.mul_(0.5);
+  }
+}
+
+// Two numbers of one place: either is looked at first.
+TENON_PROGRAM(EitherOfTwoNumbersIsLookedAtFirst, 16) {
+  auto f = run.compile([](const Tensor& x, bool first) {
+    Tensor y = x.relu();
+    Scalar<float> most = y.max().item<float>(), sum = y.sum().item<float>();
+    if (first ? most > 0.75f : sum > 1.25f) y = y * 2.0;
+    if (first ? sum > 1.25f : most > 0.75f) y = y - 0.5;
+    return y * most + sum;
+  });
+  for (int i = 0; i < 16; ++i) run.log(f(halves({4}, i), i % 3 == 0));
+}
+
 }  // namespace
 }  // namespace tenon::programs

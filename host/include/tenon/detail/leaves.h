@@ -77,7 +77,7 @@ class LeafArray {
   }
   [[gnu::noinline]] void push_beyond(T value) {
     if (size_ == N) {
-      spill_.reserve(8 * N);
+      spill_.reserve(32 * N);
       spill_.assign(std::move_iterator(place(0)), std::move_iterator(place(N)));
       destroy_inline();
     }
