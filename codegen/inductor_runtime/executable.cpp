@@ -17,6 +17,28 @@ using tenon::plugin::error;
 using tenon::plugin::host;
 using tenon::plugin::tensor;
 
+namespace {
+
+/// Buffers of inputs, and which input each is. Callables may take many that nothing reads.
+std::vector<std::pair<Id, uint32_t>> used_inputs(const Parts& parts) {
+  std::set<Id> used;
+  for (const loopir::Access& access : parts.accesses) {
+    used.insert(access.reads.begin(), access.reads.end());
+    used.insert(access.writes.begin(), access.writes.end());
+  }
+  for (const KernelInterface& k : parts.kernels) used.insert(k.buffers.begin(), k.buffers.end());
+  for (const loopir::Output& o : parts.program.outputs)
+    if (o.kind != loopir::Output::Kind::absent) used.insert(o.view.buffer);
+  used.erase(none);
+  std::vector<std::pair<Id, uint32_t>> inputs;
+  for (Id b : used)
+    if (const Buffer& info = parts.program.buffers[b]; info.place == Buffer::Place::input)
+      inputs.emplace_back(b, info.slot);
+  return inputs;
+}
+
+}  // namespace
+
 /// A context out of the pool, for one call. One that keeps nothing prepacked waits in front of it,
 /// where no lock is needed.
 class Executable::Lease {
@@ -69,7 +91,7 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
     kinds_.push_back(library_calls_[i]            ? ItemKind::library
                      : parts_.externs.contains(i) ? ItemKind::host
                                                   : ItemKind::kernel);
-  find_inputs();
+  inputs_ = used_inputs(parts_);
   drop_regions();
   lives_ = CallLives(parts_.program, parts_.accesses, parts_.is_prepacked, parts_.regions);
   steps_ = steps_of(parts_.accesses, parts_.regions);
@@ -103,22 +125,6 @@ void Executable::sort_buffers() {
   for (size_t i = p.outputs.size(); i-- > 0;)
     if (p.outputs[i].kind != loopir::Output::Kind::absent)
       is_last_of_buffer_[i] = later.insert(p.outputs[i].view.buffer).second;
-}
-
-// Callables may take many that nothing reads.
-void Executable::find_inputs() {
-  const loopir::Program& p = parts_.program;
-  std::set<Id> used;
-  for (const loopir::Access& access : parts_.accesses) {
-    used.insert(access.reads.begin(), access.reads.end());
-    used.insert(access.writes.begin(), access.writes.end());
-  }
-  for (const KernelInterface& k : parts_.kernels) used.insert(k.buffers.begin(), k.buffers.end());
-  for (const loopir::Output& o : p.outputs)
-    if (o.kind != loopir::Output::Kind::absent) used.insert(o.view.buffer);
-  for (Id b : used)
-    if (b != none && p.buffers[b].place == Buffer::Place::input)
-      inputs_.emplace_back(b, p.buffers[b].slot);
 }
 
 void Executable::prepare_item(size_t i) {

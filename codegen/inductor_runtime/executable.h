@@ -88,12 +88,9 @@ class Executable {
   void sort_buffers();
   void prepare_item(size_t item);
   void drop_regions();
-  void find_inputs();
   /// What depends on parameters only.
   void prepack_items(Call& call);
   void run_items(Call& call);
-  template <class F>
-  void timed(size_t item, F&& run);
   void run_item(Call& call, size_t item);
   bool run_region(Call& call, const Region& region);
   std::string profile_text() const;

@@ -26,6 +26,24 @@ int64_t chunks_of(double instructions, int64_t units, const Workers& workers) {
   return threads > 1 ? std::min(units, 4 * threads) : 1;
 }
 
+/// Adds the time while it lives to that of an item; null: nobody wants it.
+class Timing {
+ public:
+  explicit Timing(ItemTime* item) : item_(item) {
+    if (item_) start_ = std::chrono::steady_clock::now();
+  }
+  ~Timing() {
+    if (!item_) return;
+    item_->nanoseconds += (std::chrono::steady_clock::now() - start_).count();
+    ++item_->calls;
+  }
+  Timing(const Timing&) = delete;
+
+ private:
+  ItemTime* item_;
+  std::chrono::steady_clock::time_point start_;
+};
+
 }  // namespace
 
 /// A kernel with the addresses of one call.
@@ -147,20 +165,12 @@ void Executable::run_extern(Call& call, size_t item) {
   }
 }
 
-template <class F>
-void Executable::timed(size_t item, F&& run) {
-  if (!times_) return run();
-  auto start = std::chrono::steady_clock::now();
-  run();
-  times_[item].nanoseconds += (std::chrono::steady_clock::now() - start).count();
-  ++times_[item].calls;
-}
-
 void Executable::prepack_items(Call& call) {
   for (size_t i = 0; i < parts_.accesses.size(); ++i) {
     if (!parts_.is_prepacked[i]) continue;
     for (Id b : parts_.accesses[i].writes) call.context.pointers[b] = call.prepacked->pointers[b];
-    timed(i, [&] { run_item(call, i); });
+    Timing timing(times_ ? &times_[i] : nullptr);
+    run_item(call, i);
   }
 }
 
@@ -169,17 +179,15 @@ void Executable::run_items(Call& call) {
   for (size_t i = 0; i < kinds_.size(); ++i) {
     if (parts_.is_prepacked[i]) continue;
     for (size_t output : lives_.begin_of(i)) call.context.make_output(output);
-    if (region == parts_.regions.end() || region->first != i) {
-      timed(i, [&] { run_item(call, i); });
-    } else {
-      bool is_done = false;
-      timed(i, [&] {
-        is_done = run_region(call, *region);
-        if (!is_done) run_item(call, i);
-      });
-      if (is_done) i = region->last;
-      ++region;
+    bool begins = region != parts_.regions.end() && region->first == i;
+    bool is_done = false;
+    {
+      Timing timing(times_ ? &times_[i] : nullptr);
+      is_done = begins && run_region(call, *region);
+      if (!is_done) run_item(call, i);
     }
+    if (is_done) i = region->last;
+    if (begins) ++region;
     lives_.end_inputs(call.c, i);
   }
 }

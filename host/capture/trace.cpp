@@ -220,22 +220,21 @@ void change_needs(Trace& trace, std::string_view what) {
   trace.recording_.why_not_followed = message("{} changes what needs a gradient", what);
 }
 
+// `origin`: of the tensor that is looked at; of the outputs so far, `n_made`, it may be one of `last`.
+static void note_look_at(Segment& last, const ValueOrigin* origin, uint32_t n_made) {
+  if (!origin || origin->kind != ValueOrigin::Kind::graph) return;
+  size_t n_before = n_made - last.n_outputs;
+  if (origin->index >= n_before) last.looked_at = last.graph->outputs()[origin->index - n_before];
+}
+
 const Tensor& Trace::observe(const Tensor& fake, std::string_view what,
                              std::source_location where) {
   graph_break(what, where);
-  note_look_at(fake);
+  if (!recording_.segments.empty())
+    note_look_at(recording_.segments.back(), inputs_.known_origin(fake), n_made_);
   const Tensor& real = concrete_of(fake);
   ensure(real.defined(), "a segment has run without giving a value that is alive");
   return real;
-}
-
-// Where it is of the segment that has just run.
-void Trace::note_look_at(const Tensor& fake) {
-  const ValueOrigin* origin = inputs_.known_origin(fake);
-  if (recording_.segments.empty() || !origin || origin->kind != ValueOrigin::Kind::graph) return;
-  Segment& last = recording_.segments.back();
-  size_t n_before = n_made_ - last.n_outputs;
-  if (origin->index >= n_before) last.looked_at = last.graph->outputs()[origin->index - n_before];
 }
 
 bool Trace::may_look() const {

@@ -118,7 +118,6 @@ class Trace {
   bool may_look() const;
   std::optional<SymValue> look_at(const Expr* expr);
   void break_because(std::string reason);
-  void note_look_at(const Tensor& fake);
   void flush();
   std::vector<Tensor> escaped_of(std::vector<Tensor> fakes,
                                  std::span<const Tensor> body_outputs) const;

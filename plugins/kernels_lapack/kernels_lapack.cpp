@@ -3,9 +3,17 @@
 
 #include <cblas.h>
 
+#include <cstdlib>
 #include <mutex>
+#include <string_view>
 
 using namespace tenon::plugin;
+
+// OpenBLAS's choice of kernels; missing where it is built for one processor.
+extern "C" {
+[[gnu::weak]] void gotoblas_dynamic_quit();
+[[gnu::weak]] void gotoblas_dynamic_init();
+}
 
 namespace lapack {
 
@@ -18,6 +26,21 @@ bool one_call_at_a_time() {
 }  // namespace lapack
 
 namespace {
+
+// OpenBLAS takes a processor that is newer than itself for a Prescott of 2004, whose kernels are slow
+// and give NaN where an earlier call had some (seen in ssyevd of OpenBLAS 0.3.21). A choice of the
+// user's stays.
+void choose_kernels() {
+  constexpr const char* choice = "OPENBLAS_CORETYPE";
+  bool is_mistaken = std::string_view(openblas_get_corename()) == "Prescott" &&
+                     __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (!is_mistaken || std::getenv(choice) || !gotoblas_dynamic_init || !gotoblas_dynamic_quit)
+    return;
+  setenv(choice, "Haswell", 0);
+  gotoblas_dynamic_quit();
+  gotoblas_dynamic_init();
+  unsetenv(choice);
+}
 
 std::mutex calling;  // of all routines together
 
@@ -55,6 +78,7 @@ constexpr kernel_row rows[] = {
 }  // namespace
 
 TENON_PLUGIN(p) {
+  choose_kernels();
   // The host's threads are the only ones: an OpenBLAS with threads of its own gets one.
   if (!lapack::one_call_at_a_time()) openblas_set_num_threads(1);
   p.kernels(TN_DEV_CPU, rows);

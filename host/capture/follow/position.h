@@ -52,6 +52,13 @@ class Position {
   const Frame& frame() const { return *frame_; }
   const detail::Leaves& leaves() const { return leaves_; }
   size_t next_step() const { return next_; }
+  /// What an object of the frame stands for; undefined before the segment that makes it has run.
+  const Tensor& real_of(uint32_t object) const {
+    const ValueOrigin& origin = path().objects()[object].origin;
+    if (origin.kind == ValueOrigin::Kind::leaf) return *leaves_.tensors[origin.index];
+    if (origin.kind == ValueOrigin::Kind::implicit) return frame_->slots[origin.index];
+    return impl_of(frame_->objects[object])->extra->concrete;
+  }
   /// There is no frame from here on.
   void drop_frame() { frame_.reset(); }
 

@@ -63,14 +63,7 @@ bool Walk::is_to_be_written(const Tensor& real) const {
 const Tensor& Walk::real_of(const Tensor& fake) const {
   const TensorExtra& extra = *impl_of(fake)->extra;
   if (extra.trace_id != at_.frame().id) return concrete_of(fake);
-  return real_of_object(path().object_of(extra.trace_value));
-}
-
-const Tensor& Walk::real_of_object(uint32_t object) const {
-  const ValueOrigin& origin = path().objects()[object].origin;
-  if (origin.kind == ValueOrigin::Kind::leaf) return *at_.leaves().tensors[origin.index];
-  if (origin.kind == ValueOrigin::Kind::implicit) return at_.frame().slots[origin.index];
-  return impl_of(at_.frame().objects[object])->extra->concrete;
+  return at_.real_of(path().object_of(extra.trace_value));
 }
 
 Tensor Walk::take_real(const Tensor& result) {
@@ -134,7 +127,7 @@ bool Walk::finds_inputs(const Path::Part& part) {
   inputs_.clear();
   for (uint32_t object : part.inputs) {
     bool is_tensor = object != Path::no_object;
-    detail::TensorHead* head = is_tensor ? real_of_object(object).head() : nullptr;
+    detail::TensorHead* head = is_tensor ? at_.real_of(object).head() : nullptr;
     if (is_tensor && !head) return false;
     inputs_.push(head);
   }
@@ -144,7 +137,7 @@ bool Walk::finds_inputs(const Path::Part& part) {
 std::vector<const Tensor*> Walk::inputs_of(const Path::Part& part) const {
   std::vector<const Tensor*> inputs;
   for (uint32_t object : part.inputs)
-    if (object != Path::no_object) inputs.push_back(&real_of_object(object));
+    if (object != Path::no_object) inputs.push_back(&at_.real_of(object));
   return inputs;
 }
 

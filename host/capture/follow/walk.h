@@ -80,7 +80,6 @@ class Walk {
 
  private:
   bool gives_what_is_held(const Path::Part& part) const;
-  const Tensor& real_of_object(uint32_t object) const;
   uint32_t object_of(const Tensor& t) const;
   bool has_requests_of(const Path::Part& part) const;
   std::vector<const Tensor*> inputs_of(const Path::Part& part) const;
