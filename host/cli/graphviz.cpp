@@ -1,8 +1,8 @@
 // Runs Graphviz' `dot` on files in a private folder.
 #include "cli/graphviz.h"
 
-#include "cli/trace/child_program.h"
 #include "cli/temporary_folder.h"
+#include "cli/trace/child_program.h"
 
 #include <tenon/error.h>
 

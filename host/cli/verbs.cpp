@@ -28,10 +28,10 @@ extern const Verb verb_man;
 namespace {
 
 constexpr const Verb* all_verbs[] = {
-    &verb_backends,     &verb_run,           &verb_check,   &verb_compile,    &verb_bench,
-    &verb_bench_worker, &verb_bench_compile, &verb_explain, &verb_report,     &verb_trace,
-    &verb_graph,        &verb_ops,           &verb_plugin,  &verb_config,     &verb_cache,
-    &verb_replay,       &verb_minify,        &verb_bisect,  &verb_doctor,     &verb_completion,
+    &verb_backends,     &verb_run,           &verb_check,   &verb_compile, &verb_bench,
+    &verb_bench_worker, &verb_bench_compile, &verb_explain, &verb_report,  &verb_trace,
+    &verb_graph,        &verb_ops,           &verb_plugin,  &verb_config,  &verb_cache,
+    &verb_replay,       &verb_minify,        &verb_bisect,  &verb_doctor,  &verb_completion,
     &verb_man,
 };
 

@@ -27,8 +27,7 @@ int64_t tiles_of(int64_t n) { return (n + product_tile - 1) / product_tile; }
 OwnProduct::OwnProduct(const CodeStore& store, const Device& device, const ProductKernel& kernel,
                        CodeStatistics& statistics)
     : api_(device.api) {
-  std::string key =
-      kernel.text() + " " + text_of(device, {.contracts = kernel.contracts});
+  std::string key = kernel.text() + " " + text_of(device, {.contracts = kernel.contracts});
   std::string symbol = "k_" + loopir::digest(key);
   auto make = [&] {
     return image_of([&](std::string_view arch) { return emitted(kernel, symbol, arch); },
