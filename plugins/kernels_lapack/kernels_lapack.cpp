@@ -29,7 +29,8 @@ namespace {
 
 // OpenBLAS takes a processor that is newer than itself for a Prescott of 2004, whose kernels are slow
 // and give NaN where an earlier call had some (seen in ssyevd of OpenBLAS 0.3.21). A choice of the
-// user's stays.
+// user's stays. OpenBLAS takes it from the environment only, which is changed for that moment, while
+// the plugin is loaded, and on processors that it does not know.
 void choose_kernels() {
   constexpr const char* choice = "OPENBLAS_CORETYPE";
   bool is_mistaken = std::string_view(openblas_get_corename()) == "Prescott" &&

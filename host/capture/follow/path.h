@@ -61,7 +61,7 @@ class Path {
     uint32_t first_object, end_object;   ///< those that its operations make
     std::vector<uint32_t> inputs;        ///< objects; no_object for numbers
     std::vector<uint32_t> outputs;       ///< objects, of segments
-    ValueId looked_at = no_value;        ///< the value that the body looked at, which ended it
+    ValueId looked_at = no_value;        ///< the value that ended it, as the body looked at it
     std::vector<uint32_t> last_uses;     ///< objects of earlier parts that may have no use after it
     std::vector<ValueId> hooked;         ///< values of the graph that the body has hooks on
     std::vector<NodeId> functions;       ///< nodes that end the forward of one

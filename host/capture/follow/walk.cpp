@@ -95,8 +95,8 @@ bool Walk::looks_next_at(const Tensor& fake) const {
   if (!has_pending_steps() || n_run_ == path().parts().size()) return false;
   const Path::Part& part = path().parts()[n_run_];
   const TensorExtra* extra = impl_of(fake)->extra.get();
-  return part.end_step == at_.next_step() && part.looked_at != no_value && extra &&
-         extra->trace_id == at_.frame().id && extra->trace_value == part.looked_at;
+  return part.end_step == at_.next_step() && extra && extra->trace_id == at_.frame().id &&
+         extra->trace_value == part.looked_at;
 }
 
 bool Walk::ends_segment(const SegmentCalls& calls) {
