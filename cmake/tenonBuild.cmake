@@ -48,16 +48,15 @@ if(TENON_SANITIZE)
                       -fno-sanitize-recover=undefined)
   add_link_options(-fsanitize=${TENON_SANITIZE})
   if(TENON_SANITIZE STREQUAL thread)
-    # The one fence orders atomics that are all seen by the sanitizer. LLVM's values have operators new
-    # and delete of their own, of which less is inlined here, so that g++ takes them for a wrong pair.
-    add_compile_options(-Wno-tsan -Wno-mismatched-new-delete)
+    # The one fence orders atomics that are all seen by the sanitizer.
+    add_compile_options(-Wno-tsan)
   endif()
 endif()
 
 # tenon_unite_rooms(targets...): which files are compiled as one where CMAKE_UNITY_BUILD is on, as the
-# presets for use have it: half of what a file costs are headers. Each room has units of its own, so
-# that a new file touches those of its room only. The presets asan and debug compile each file by
-# itself, which finds the header that a file uses and does not include.
+# presets for use and for sanitizers have it: half of what a file costs are headers. Each room has
+# units of its own, so that a new file touches those of its room only. The preset debug compiles each
+# file by itself, which finds the header that a file uses and does not include.
 function(tenon_unite_rooms)
   set(most 8)  # files of a unit
   foreach(target ${ARGN})

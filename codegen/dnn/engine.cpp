@@ -1,6 +1,8 @@
 // Engine, streams, scratch memory, and running a primitive.
 #include "engine.h"
 
+#include <tenon/thread_object.hpp>
+
 #include <array>
 #include <atomic>
 #include <memory>
@@ -32,9 +34,9 @@ void* scratch(Scratch purpose, size_t bytes) {
     std::unique_ptr<std::byte[]> memory;
     size_t bytes = 0;
   };
-  thread_local std::array<Block, static_cast<size_t>(Scratch::count)> blocks;
+  using Blocks = std::array<Block, static_cast<size_t>(Scratch::count)>;
   constexpr size_t alignment = 64;
-  Block& block = blocks[static_cast<size_t>(purpose)];
+  Block& block = tenon::ThreadObject<Blocks>::get()[static_cast<size_t>(purpose)];
   if (block.bytes < bytes) {
     block.memory = nullptr;  // first, so that both blocks are never held at once
     block.bytes = 0;
@@ -77,10 +79,10 @@ Desc as_bytes(const Desc& layout) {
 
 namespace {
 
-const dnnl::stream& stream() {
-  thread_local const dnnl::stream of_thread(engine());
-  return of_thread;
-}
+struct Stream : dnnl::stream {
+  Stream() : dnnl::stream(engine()) {}
+};
+const dnnl::stream& stream() { return tenon::ThreadObject<Stream>::get(); }
 
 }  // namespace
 

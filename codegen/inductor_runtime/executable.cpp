@@ -39,48 +39,46 @@ std::vector<std::pair<Id, uint32_t>> used_inputs(const Parts& parts) {
 
 }  // namespace
 
-/// A context out of the pool, for one call. One that keeps nothing prepacked waits in front of it,
-/// where no lock is needed.
+/// A context for one call: where nothing is prepacked the first one, which costs one locked
+/// instruction, and for calls beside that one some out of the pool.
 class Executable::Lease {
  public:
-  explicit Lease(Executable& owner)
-      : owner_(owner), context_(owner.spare_.exchange(nullptr, std::memory_order_acquire)) {
-    if (context_) return;
+  explicit Lease(Executable& owner) : owner_(owner), context_(owner.first_.get()) {
+    if (!owner.has_prepacked_ && !owner.is_first_lent_.exchange(true, std::memory_order_acquire))
+      return;
     std::lock_guard lock(owner.guarding_pool_);
     if (owner.pool_.empty()) {
-      context_ = std::make_unique<Context>();
+      pooled_ = std::make_unique<Context>();
     } else {
-      context_ = std::move(owner.pool_.back());
+      pooled_ = std::move(owner.pool_.back());
       owner.pool_.pop_back();
     }
+    context_ = pooled_.get();
   }
   ~Lease() {
     if (context_->is_placed)
       for (Id b : owner_.made_buffers_) context_->tensors[b] = tensor();
-    if (!owner_.has_prepacked_ && becomes_spare()) return;
+    if (!pooled_) {
+      owner_.is_first_lent_.store(false, std::memory_order_release);
+      return;
+    }
     std::lock_guard lock(owner_.guarding_pool_);
     if (context_->packed.of.get() != owner_.newest_prepacked_) context_->packed = {};
     try {
-      owner_.pool_.push_back(std::move(context_));
+      owner_.pool_.push_back(std::move(pooled_));
     } catch (const std::bad_alloc&) {  // the next call makes another one
     }
   }
   Context& operator*() { return *context_; }
 
  private:
-  bool becomes_spare() {
-    Context* none = nullptr;
-    if (!owner_.spare_.compare_exchange_strong(none, context_.get(), std::memory_order_release))
-      return false;
-    context_.release();
-    return true;
-  }
-
   Executable& owner_;
-  std::unique_ptr<Context> context_;
+  Context* context_;
+  std::unique_ptr<Context> pooled_;
 };
 
-Executable::Executable(Parts parts) : parts_(std::move(parts)) {
+Executable::Executable(Parts parts)
+    : parts_(std::move(parts)), first_(std::make_unique<Context>()) {
   size_t n = parts_.schedule.items.size();
   library_calls_.resize(n), packs_.assign(n, false);
   sort_buffers();
@@ -205,7 +203,6 @@ void Executable::describe_memory() {
 }
 
 Executable::~Executable() {
-  delete spare_.load();
   if (!times_ || is_told_) return;
   std::string table = profile_text();
   host->svc->log(TN_LOG_WARN, "profile", table.data(), table.size());

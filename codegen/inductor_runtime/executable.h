@@ -133,7 +133,8 @@ class Executable {
   loopir::Ids made_buffers_;                  // outputs, and those that externs make
   CallLives lives_;
   std::vector<bool> is_last_of_buffer_;   // by output
-  std::atomic<Context*> spare_{nullptr};  // the context that was given back last
+  const std::unique_ptr<Context> first_;  // see Lease
+  std::atomic<bool> is_first_lent_{false};
   std::mutex guarding_pool_, guarding_prepacked_;
   std::vector<std::unique_ptr<Context>> pool_;
   Prepacking prepacking_;

@@ -5,6 +5,7 @@
 #include "memory.h"
 
 #include <sys/mman.h>
+#include <tenon/thread_object.hpp>
 
 #include <cstdlib>
 #include <cstring>
@@ -55,7 +56,7 @@ Memory Memory::settled(Memory made) {
 }
 
 std::byte* thread_bytes(size_t bytes) {
-  thread_local Memory memory;
+  Memory& memory = tenon::ThreadObject<Memory>::get();
   if (memory.size() < bytes) memory = Memory(bytes);
   return memory.data();
 }

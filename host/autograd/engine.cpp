@@ -21,6 +21,8 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 
+#include <tenon/thread_object.hpp>
+
 #include <algorithm>
 #include <unordered_map>
 
@@ -207,8 +209,7 @@ class GradientPass {
 
 /// The passes that this thread is in, innermost last.
 std::vector<GradientPass*>& passes() {
-  thread_local std::vector<GradientPass*> stack;
-  return stack;
+  return ThreadObject<std::vector<GradientPass*>>::get();
 }
 
 struct EnterPass {

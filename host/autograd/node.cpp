@@ -16,15 +16,8 @@ namespace {
 
 // Nodes whose end waits until the one at hand is gone: a chain of a million nodes must not end in a
 // million nested destructors.
-struct Dying {
-  std::vector<std::shared_ptr<Node>> waiting;
-  bool active = false;
-};
-
-Dying& dying() {
-  thread_local Dying nodes;
-  return nodes;
-}
+using Dying = std::vector<std::shared_ptr<Node>>;
+thread_local constinit Dying* dying_nodes = nullptr;  // of the outermost destructor that runs
 
 uint64_t next_sequence() {
   thread_local uint64_t next = 0;
@@ -45,16 +38,17 @@ Node::~Node() {
     return edge.node && !edge.node->next.empty() && edge.node.use_count() == 1;
   };
   if (std::ranges::none_of(next, goes_on)) return;
-  Dying& nodes = dying();
+  Dying own;
+  bool is_outermost = !dying_nodes;
+  if (is_outermost) dying_nodes = &own;
   for (Edge& edge : next)
-    if (goes_on(edge)) nodes.waiting.push_back(std::move(edge.node));
-  if (nodes.active) return;
-  nodes.active = true;
-  while (!nodes.waiting.empty()) {
-    std::shared_ptr<Node> last = std::move(nodes.waiting.back());
-    nodes.waiting.pop_back();
+    if (goes_on(edge)) dying_nodes->push_back(std::move(edge.node));
+  if (!is_outermost) return;
+  while (!own.empty()) {
+    std::shared_ptr<Node> last = std::move(own.back());
+    own.pop_back();
   }
-  nodes.active = false;
+  dying_nodes = nullptr;
 }
 
 void Node::add_inputs(const CallArgs& call) {

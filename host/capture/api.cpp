@@ -178,7 +178,8 @@ void* Tensor::data(std::source_location where) const {
   if (!is_fake()) return exposed_address(*this, where);
   if (!thread_modes.tracer && config::flags().functorch.fake_tensor_allow_unsafe_data_ptr_access)
     return nullptr;
-  return exposed_address(readable(*this, "data_ptr()", where), where);
+  // A copy: where recording begins anew, the frame of what was followed goes.
+  return exposed_address(Tensor(readable(*this, "data_ptr()", where)), where);
 }
 
 void* Tensor::checked_data(Dtype wanted, std::source_location where) const {

@@ -8,6 +8,7 @@
 #include "ops/op_table.h"
 
 #include <tenon/ops/copy.h>
+#include <tenon/thread_object.hpp>
 
 #include <utility>
 
@@ -15,7 +16,7 @@ namespace tenon {
 
 namespace {
 
-thread_local LazyNumbers lazy_numbers;
+LazyNumbers& lazy_numbers() { return ThreadObject<LazyNumbers>::get(); }
 
 // Copies of a Scalar, and several of one tensor, are read from one.
 class CopiesOfFakes {
@@ -35,7 +36,7 @@ class CopiesOfFakes {
 template <class F>
 void give_own_memory(F copy) {
   CopiesOfFakes copies;
-  for (const std::weak_ptr<detail::LazyNumber>& held : std::exchange(lazy_numbers, {}))
+  for (const std::weak_ptr<detail::LazyNumber>& held : std::exchange(lazy_numbers(), {}))
     if (std::shared_ptr<detail::LazyNumber> number = held.lock())
       number->tensor = copies.copy_of(number->tensor, copy);
 }
@@ -58,21 +59,21 @@ std::shared_ptr<detail::LazyNumber> detail::lazy_number(Tensor t) {
   auto number = std::make_shared<LazyNumber>(std::move(t));
   if (!is_of_trace) return number;
   // Loops read many and hold few.
-  if (lazy_numbers.size() == lazy_numbers.capacity())
-    std::erase_if(lazy_numbers, [](const auto& held) { return held.expired(); });
-  lazy_numbers.push_back(number);
+  if (lazy_numbers().size() == lazy_numbers().capacity())
+    std::erase_if(lazy_numbers(), [](const auto& held) { return held.expired(); });
+  lazy_numbers().push_back(number);
   return number;
 }
 
 // The numbers of a branch or of a loop's body are looked at nowhere.
 void keep_lazy_numbers(const CallArgs& call) {
-  if (!call.op->mutated_args || lazy_numbers.empty() || BodyScope::is_inside()) return;
+  if (!call.op->mutated_args || lazy_numbers().empty() || BodyScope::is_inside()) return;
   EnableGradGuard off(false);
   give_own_memory([](const Tensor& fake) { return fake.clone(); });
 }
 
 void settle_lazy_numbers() {
-  if (lazy_numbers.empty()) return;
+  if (lazy_numbers().empty()) return;
   give_own_memory([](const Tensor& fake) {
     Tensor real = real_now(fake);
     ensure(real.defined(), "a number is read from a tensor without data, and nothing is pending");
@@ -82,12 +83,12 @@ void settle_lazy_numbers() {
 
 void settle_lazy_numbers(const Tensor& fake, const Tensor& real) {
   std::shared_ptr<detail::LazyNumber> number;
-  for (const std::weak_ptr<detail::LazyNumber>& held : lazy_numbers)
+  for (const std::weak_ptr<detail::LazyNumber>& held : lazy_numbers())
     if ((number = held.lock()) && same_head(number->tensor, fake))
       number->tensor = copy_of_real(real);
 }
 
-LazyNumbersOfBody::LazyNumbersOfBody() : outer_(std::exchange(lazy_numbers, {})) {}
-LazyNumbersOfBody::~LazyNumbersOfBody() { lazy_numbers = std::move(outer_); }
+LazyNumbersOfBody::LazyNumbersOfBody() : outer_(std::exchange(lazy_numbers(), {})) {}
+LazyNumbersOfBody::~LazyNumbersOfBody() { lazy_numbers() = std::move(outer_); }
 
 }  // namespace tenon

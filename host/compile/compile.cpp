@@ -95,6 +95,14 @@ Entry* equal_version(const Site& site, const Recording& recording, const Leaves&
 
 namespace {
 
+// From now on calls bring what the body captured.
+void take_slots(Entry& entry) {
+  entry.takes_slots = true;
+  for (ImplicitInput& in : entry.recorded.implicit) in.tensor = Tensor();
+  for (CapturedHandle& handle : entry.captured_handles) handle.met = nullptr;
+  entry.recorded.same_tensors.clear();
+}
+
 // The version of a recording: an equal one, or a new one.
 Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
   std::lock_guard lock(site.changing);
@@ -115,11 +123,8 @@ Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
   tell_unit(site, *entry);
 
   // Later calls bring the captured tensors and requests to the tape themselves.
-  entry->takes_slots = entry->path && !site.skips_bodies();
-  if (entry->takes_slots)
-    for (ImplicitInput& in : entry->recorded.implicit) in.tensor = Tensor();
+  if (entry->path && !site.skips_bodies()) take_slots(*entry);
   if (!site.skips_bodies()) entry->recorded.requests = {};
-  if (entry->takes_slots) entry->recorded.same_tensors.clear();
 
   // From here on the entry serves.
   ++site.attempts;

@@ -9,6 +9,8 @@
 #include "guards/tensor_numbers.h"
 #include "ops/modes/autocast_state.h"
 
+#include <tenon/thread_object.hpp>
+
 #include <algorithm>
 #include <bit>
 
@@ -290,7 +292,7 @@ void record_same_objects(GuardSet& g, const GuardedCall& call) {
 }
 
 bool many_same_objects(const GuardSet& g, const Leaves& leaves) {
-  thread_local SameTensors last;
+  SameTensors& last = ThreadObject<SameTensors>::get();
   last.look_at(leaves.tensors.span());
   return last.are(g.same_as);
 }

@@ -12,6 +12,7 @@
 #include <spdlog/details/log_msg.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
+#include <tenon/thread_object.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -120,25 +121,10 @@ void send_config_warnings() {
   });
 }
 
-thread_local bool objects_are_gone = false;
-
-/// Lines are written also while the process ends, after the objects of the thread: from then on a
-/// reading of the flags that nobody frees serves.
-Settings& reading_of_thread() {
-  struct Reading {
-    Settings settings;
-    ~Reading() { objects_are_gone = true; }
-  };
-  thread_local Settings* last = nullptr;
-  if (objects_are_gone) return *(last ? last : last = new Settings);
-  thread_local Reading reading;
-  return reading.settings;
-}
-
 // With files of flags that cannot be read, the defaults serve: the error reaches the user by the
 // call that needs the flags.
 const Settings& settings() {
-  Settings& current = reading_of_thread();
+  Settings& current = ThreadObject<Settings>::get();  // also while the process ends
   try {
     send_config_warnings();
     const config::Flags& flags = config::flags();

@@ -43,6 +43,19 @@ SymProgram output_program_of(const Recording& recorded) {
 
 }  // namespace
 
+CapturedHandle::CapturedHandle(const ImplicitInput& in)
+    : at(in.address ? in.address : &in.tensor), is_kept(!in.address) {
+  const TensorImpl* impl = impl_of(in.tensor);
+  if (in.source == ImplicitInput::Source::gradient) {
+    at = nullptr;
+    is_kept = false;
+  } else if (impl &&
+             !impl->base.defined()) {  // whether a view requires grad is up to its base, too
+    met = impl;
+    met_changes = impl->n_changes;
+  }
+}
+
 Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
     : id(std::move(entry_id)), recorded(std::move(recording)) {
   if (replays()) {
@@ -56,10 +69,7 @@ Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
     return;
   }
   implicit_guards = slot_guards(recorded);
-  for (const ImplicitInput& in : recorded.implicit)
-    captured_handles.push_back(in.source == ImplicitInput::Source::gradient ? nullptr
-                               : in.address                                 ? in.address
-                                                                            : &in.tensor);
+  for (const ImplicitInput& in : recorded.implicit) captured_handles.emplace_back(in);
   why_no_path = Path::why_not(recorded);
   if (why_no_path.empty()) path = std::make_unique<Path>(recorded);
   output_program = output_program_of(recorded);
@@ -76,7 +86,7 @@ Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
 const Tensor& Entry::input_tensor(const ValueOrigin& origin, const CallInputs& in) const {
   if (origin.kind == ValueOrigin::Kind::leaf) return *in.leaves.tensors[origin.index];
   if (!in.slots.empty()) return in.slots[origin.index];
-  if (const Tensor* handle = captured_handles[origin.index]) return *handle;
+  if (const Tensor* handle = captured_handles[origin.index].at) return *handle;
   return autograd::ensure_state(input_tensor(recorded.implicit[origin.index].leaf, in)).grad;
 }
 
@@ -209,12 +219,13 @@ std::string Entry::why_not(const Leaves& leaves) const {
 bool Entry::captured_tensors_hold(const Leaves& leaves) const {
   const SlotGuard* guard = implicit_guards.data();
   for (uint32_t i = 0; i < captured_handles.size(); ++i, ++guard) {
-    const Tensor* handle = captured_handles[i];
-    const Tensor& t = handle ? *handle : input_tensor({ValueOrigin::Kind::implicit, i}, {leaves});
-    if (!t.defined() || !matches(*guard, t)) return false;
-    if (guard->offset && *guard->offset != t.storage_offset()) return false;
-    bool is_kept = handle == &recorded.implicit[i].tensor;
-    if (is_kept && t.head()->references.load(std::memory_order_relaxed) == 1)
+    const CapturedHandle& handle = captured_handles[i];
+    const Tensor& t =
+        handle.at ? *handle.at : input_tensor({ValueOrigin::Kind::implicit, i}, {leaves});
+    if (!handle.is_as_met() && (!t.defined() || !matches(*guard, t) ||
+                                (guard->offset && *guard->offset != t.storage_offset())))
+      return false;
+    if (handle.is_kept && t.head()->references.load(std::memory_order_relaxed) == 1)
       return false;  // the program has dropped or replaced it
   }
   // Handles that held one tensor still do.
@@ -292,11 +303,11 @@ void Entry::run_code(const CallInputs& in, std::span<const int64_t> symbols,
   std::unique_ptr<detail::TensorHead*[]> spilled;
   if (n > inline_count) spilled = std::make_unique_for_overwrite<detail::TensorHead*[]>(n);
   detail::TensorHead** heads = spilled ? spilled.get() : local;
-  const Tensor* const* captured = in.slots.empty() ? captured_handles.data() : nullptr;
+  const CapturedHandle* captured = in.slots.empty() ? captured_handles.data() : nullptr;
   for (size_t i = 0; i < n; ++i) {
     const ValueOrigin& origin = recorded.inputs[i];
     bool is_captured = captured && origin.kind == ValueOrigin::Kind::implicit;
-    if (const Tensor* handle = is_captured ? captured[origin.index] : nullptr)
+    if (const Tensor* handle = is_captured ? captured[origin.index].at : nullptr)
       heads[i] = handle->head();
     else
       heads[i] =

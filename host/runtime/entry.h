@@ -41,6 +41,20 @@ struct Course {
   bool accepts(const detail::Leaves& leaves) const;
 };
 
+/// Where a captured tensor is read from.
+struct CapturedHandle {
+  explicit CapturedHandle(const ImplicitInput& met);
+
+  const Tensor* at;  ///< null: it is the gradient of another one
+  bool is_kept;      ///< it is the entry's own: valid while the program keeps the tensor, too
+  /// The tensor that the recording has met, while the entry keeps it, and its n_changes then.
+  const TensorImpl* met = nullptr;
+  uint32_t met_changes = 0;
+
+  /// Whether it holds what the recording has met, as it was then.
+  bool is_as_met() const { return met && impl_of(*at) == met && met->n_changes == met_changes; }
+};
+
 struct Entry {
   /// What a recording of this call gives: all but the code.
   Entry(std::string id, Recording recording, const detail::Leaves& leaves);
@@ -51,8 +65,7 @@ struct Entry {
   std::unique_ptr<Path> path;          ///< null: later runs cannot be compared with the recording
   std::string why_no_path;
   std::vector<SlotGuard> implicit_guards;
-  /// Where each captured tensor is read from; null: it is the gradient of another one.
-  std::vector<const Tensor*> captured_handles;
+  std::vector<CapturedHandle> captured_handles;
   SymProgram output_program;  ///< values of the symbolic output numbers
   size_t n_graph_outputs = 0;
   bool gives_graph_outputs = false;  ///< they are the results, one by one

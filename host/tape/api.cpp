@@ -8,6 +8,7 @@
 #include "tape/compiled_pass.h"
 
 #include <tenon/compiled_autograd.h>
+#include <tenon/thread_object.hpp>
 
 #include <atomic>
 #include <map>
@@ -26,8 +27,7 @@ namespace {
 using State = Scope::State;
 
 std::shared_ptr<const State>& state_of_thread() {
-  thread_local std::shared_ptr<const State> state;
-  return state;
+  return ThreadObject<std::shared_ptr<const State>>::get();
 }
 
 std::mutex process_state_lock;

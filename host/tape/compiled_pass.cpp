@@ -18,6 +18,7 @@
 #include "tape/cache.h"
 
 #include <tenon/config.h>
+#include <tenon/thread_object.hpp>
 
 #include <array>
 
@@ -204,8 +205,7 @@ bool take_pass(const PassSettings& settings, const PassRequest& request,
     return leave(settings, "create_graph records the pass on the tape");
   report::TimeScope time(unit_of_passes(), report::Work::call);
   // A thread has one pass of this kind at a time.
-  thread_local auto walk_of_thread = std::make_unique<TapeWalk>();
-  TapeWalk& walk = *walk_of_thread;
+  TapeWalk& walk = ThreadObject<TapeWalk>::get();
   struct LetGo {
     TapeWalk& walk;
     ~LetGo() { walk.collected.clear(false); }

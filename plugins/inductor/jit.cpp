@@ -4,6 +4,7 @@
 
 #include <lanes/analyses.h>
 #include <tenon/plugin.hpp>
+#include <tenon/thread_object.hpp>
 
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/LegacyPassManager.h>
@@ -21,6 +22,7 @@
 #include <llvm/Transforms/Utils/Mem2Reg.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -117,8 +119,7 @@ void start_llvm() {
 /// Target machines are not shared between threads and take a while to make.
 using Machine = std::unique_ptr<llvm::TargetMachine>;
 Machine& target_machine(int effort) {
-  thread_local Machine machines[2];
-  auto& machine = machines[effort > 0];
+  auto& machine = tenon::ThreadObject<std::array<Machine, 2>>::get()[effort > 0];
   if (machine) return machine;
   start_llvm();
   std::string triple = llvm::sys::getProcessTriple(), problem;

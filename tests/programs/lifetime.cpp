@@ -245,13 +245,19 @@ struct AtEnd {
 };
 AtEnd end_of_program;  // made before all that tests make
 
+enum class End {
+  last,   ///< behind all that the library does when the process ends
+  first,  ///< before it; the objects of the thread are gone by then, too
+};
+
 /// Ends a copy of the process as programs end, and tells how that went.
-std::string end_of_child(const std::function<void()>& at_end) {
+std::string end_of_child(const std::function<void()>& at_end, End when = End::last) {
   std::fflush(nullptr);
   pid_t child = ::fork();
   if (child == 0) {
     ::alarm(20);
     end_of_program.call = at_end;
+    if (when == End::first) std::atexit([] { std::exchange(end_of_program.call, [] {})(); });
     std::exit(0);
   }
   int status = 0;
@@ -282,6 +288,31 @@ TENON_PROGRAM(FirstCallInAStaticDestructor, 3) {
   double own = ::getpid();
   auto f = run.compile([own](const Tensor& x) { return x * own - 2.0; });
   run.log(end_of_child([=] { call_or_fail([&] { f(ones({4})); }); }));
+}
+
+TENON_PROGRAM(TrainingInAStaticDestructor, 4) {
+  double own = ::getpid();
+  Tensor w = full({8, 8}, 0.5).requires_grad_();
+  auto loss = run.compile(
+      [w, own](const Tensor& x) { return (matmul(x, w).softmax(-1) * own).square().sum(); });
+  loss(ones({4, 8})).backward();
+  for (End when : {End::last, End::first}) {
+    auto log_end = [&](const std::function<void()>& step) {
+      run.log(end_of_child([=] { call_or_fail(step); }, when));
+    };
+    log_end([=] { loss(ones({4, 8})).backward(); });
+    log_end([=] { loss(ones({5, 8})).backward(); });
+    log_end([=] {
+      AutocastGuard lower;
+      loss(ones({6, 8})).backward();
+    });
+    log_end([=] {
+      autograd::SavedTensorHooks hooks(
+          [](const Tensor& t) { return std::make_shared<Tensor>(t); },
+          [](const auto& kept) { return *static_cast<Tensor*>(kept.get()); });
+      loss(ones({7, 8})).backward();
+    });
+  }
 }
 
 TENON_PROGRAM(ATensorKeptByABodyThatThrew, 3) {

@@ -101,6 +101,18 @@ TENON_PROGRAM(AFrozenWeight, 2) {
   }
 }
 
+// The same objects all the time: what they are changes behind the handles.
+TENON_PROGRAM(WeightsAreTurnedAndResizedInPlace, 8) {
+  Tensor turned = arange(6, Dtype::f32).reshape({2, 3}), grown = full({3}, 2.0);
+  auto f =
+      run.compile([&] { return turned.sum(0).sum() * grown + double(turned.size(0)); }, pure());
+  for (int i = 0; i < 40; ++i) {
+    if (i % 4 == 3) turned.transpose_(0, 1);
+    if (i % 10 == 9) grown.resize_({i % 20 == 9 ? 5 : 3}).fill_(2.0);
+    run.log(f(), turned, grown);
+  }
+}
+
 TENON_PROGRAM(RandomNumbersAreFresh, 1) {
   auto f = run.compile([](const Tensor& x) { return x + randint(0, 100, {3}); }, pure());
   for (int i = 0; i < 20; ++i) run.log(f(zeros({3})));

@@ -12,7 +12,8 @@
 //   - what a scan or a scatter makes is read by nobody in the nest, a scan's variable stays one,
 //     and a scatter only takes in what it stores.
 // Pairs without a dependency (two reductions of one tensor) are fused when they walk what both
-// read in the same way. Of a buffer that many read (the gates of all steps of a recurrent layer),
+// read in the same way, and have rows in common or so few elements that a call less is what counts.
+// Of a buffer that many read (the gates of all steps of a recurrent layer),
 // each meets its neighbours in the program only.
 //
 // Cost: pairs grow with the steps of the program, and each success makes one group less.
@@ -117,7 +118,26 @@ class Fusion {
       if (meets({t}, b.access.reads)) written += 2 * bytes_of(t);
     for (Id t : a.access.reads)
       if (meets({t}, b.access.reads)) read += bytes_of(t);
-    return written || read >= worth_sharing ? written + read : 0;
+    bool saves_a_call = is_small_fold(*a.group) || is_small_fold(*b.group);
+    return written || saves_a_call || read >= worth_sharing ? written + read : 0;
+  }
+
+  /// One result of few elements, whose number is known.
+  bool is_small_fold(const Group& g) const {
+    constexpr int64_t most = 4096;
+    if (!common_outer(g).empty()) return false;
+    bool has_fold = false;
+    for (const Loop& loop : g.loops) {
+      has_fold = has_fold || loop.fold != Fold::none;
+      int64_t n = 1;
+      for (const Ids* variables : {&loop.outer, &loop.reduced})
+        for (Id v : *variables) {
+          auto extent = x_.number_of(x_.extent_of(v));
+          if (!extent || *extent < 1 || *extent > most / n) return false;
+          n *= *extent;
+        }
+    }
+    return has_fold;
   }
 
   // The pairs of node `i` with those that touch one of its buffers.
@@ -375,7 +395,8 @@ class Fusion {
       why_ = "the producer would be repeated";
       return false;
     }
-    if (!is_vertical && (work(a) != work(b) || common_outer(out).empty())) {
+    bool has_rows = !common_outer(out).empty() || is_small_fold(out);
+    if (!is_vertical && (work(a) != work(b) || !has_rows)) {
       why_ = "they share too little";
       return false;
     }

@@ -5,6 +5,8 @@
 #include "core/error.h"
 #include "core/sym/sym_int.h"
 
+#include <tenon/thread_object.hpp>
+
 #include <algorithm>
 #include <utility>
 
@@ -18,8 +20,7 @@ struct Hooks {
 };
 
 std::vector<Hooks>& hooks_of_thread() {
-  thread_local std::vector<Hooks> stack;
-  return stack;
+  return ThreadObject<std::vector<Hooks>>::get();
 }
 
 thread_local constinit bool leaves_hooks_out = false;

@@ -50,13 +50,8 @@ void check_shape(const int64_t* sizes, int32_t ndim, int32_t dtype) {
 }
 
 // Without strides, row-major.
-Tensor new_tensor(const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
-                  Device device) {
-  check_shape(sizes, ndim, dtype);
-  auto type = static_cast<Dtype>(dtype);
-  bool has_strides = strides || ndim == 0;
-  if (has_strides && device.type == DeviceType::cpu)  // the outputs of each call come here
-    return make_tensor(SymIntList(list_of(sizes, ndim)), SymIntList(list_of(strides, ndim)), type);
+[[gnu::noinline]] Tensor new_tensor(const int64_t* sizes, const int64_t* strides, int32_t ndim,
+                                    Dtype type, Device device) {
   TensorMeta meta = contiguous_meta(SymIntList(list_of(sizes, ndim)), type, device);
   if (strides) meta.strides = dims_of(SymIntList(list_of(strides, ndim)));
   return make_tensor(meta);
@@ -119,8 +114,15 @@ const tn_tensor_api tensor_api = {
         [](const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
            int32_t device_type, int32_t device_index, tn_tensor** out) {
           return guarded([&] {
+            check_shape(sizes, ndim, dtype);
+            auto type = static_cast<Dtype>(dtype);
             Device device(static_cast<DeviceType>(device_type), device_index);
-            *out = give(new_tensor(sizes, strides, ndim, dtype, device));
+            bool has_strides = strides || ndim == 0;
+            // The outputs of each call of code on the CPU are made the short way.
+            *out = give(has_strides && device.type == DeviceType::cpu
+                            ? make_tensor(SymIntList(list_of(sizes, ndim)),
+                                          SymIntList(list_of(strides, ndim)), type)
+                            : new_tensor(sizes, strides, ndim, type, device));
           });
         },
     .as_strided =

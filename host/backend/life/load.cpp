@@ -14,6 +14,7 @@
 #include "report/log.h"
 
 #include <boost/dll/shared_library.hpp>
+#include <tenon/thread_object.hpp>
 
 #include <dlfcn.h>
 
@@ -248,13 +249,14 @@ void load_requirement(PluginCatalog& catalog, const std::vector<Requiring>& chai
 }
 
 void load_requirements(PluginCatalog& catalog, const FoundPlugin& plugin) {
-  thread_local std::vector<Requiring> chain;
+  auto& chain = ThreadObject<std::vector<Requiring>>::get();
   for (const ExtensionManifest& e : plugin.manifest.requires_) {
     if (find_extension(e.id.c_str(), e.version)) continue;
     chain.push_back({&plugin, &e});
     struct Pop {
+      std::vector<Requiring>& chain;
       ~Pop() { chain.pop_back(); }
-    } pop;
+    } pop{chain};
     load_requirement(catalog, chain, catalog.find_extension(e.id, e.version));
   }
 }

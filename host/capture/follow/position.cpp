@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 namespace tenon {
+
+static_assert(std::has_unique_object_representations_v<Value>, "values are compared as bytes");
 
 SlotGuard::SlotGuard(const ImplicitInput& met)
     : TensorGuard(guard_of(met.tensor)),
@@ -80,7 +83,8 @@ bool Position::fits(const Value& expected, const Value& given) {
   if (expected.tag == Tag::ref)
     return given.tag == Tag::tensor &&
            is_value(static_cast<ValueId>(expected.payload), *given.as<Tensor>());
-  if (expected.tag != Tag::refs) return same_argument(expected, given);
+  if (expected.tag != Tag::refs)
+    return std::memcmp(&expected, &given, sizeof given) == 0 || same_argument(expected, given);
   if (given.tag != Tag::tensors || given.count != expected.count) return false;
   for (uint32_t i = 0; i < given.count; ++i) {
     const Tensor& t = given.as<Tensor>()[i];

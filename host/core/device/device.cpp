@@ -4,6 +4,8 @@
 
 #include "core/error.h"
 
+#include <tenon/thread_object.hpp>
+
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -60,10 +62,7 @@ struct ThreadStreams {
   StreamChoicePtr choice;
   std::vector<std::pair<Device, StreamPtr>> current;
 };
-ThreadStreams& thread_streams() {
-  static thread_local ThreadStreams streams;
-  return streams;
-}
+ThreadStreams& thread_streams() { return ThreadObject<ThreadStreams>::get(); }
 
 std::atomic<bool> any_chosen{false};
 

@@ -3,8 +3,9 @@
 
 #include "core/sym/sym_expr.h"
 
+#include <tenon/thread_object.hpp>
+
 #include <array>
-#include <memory>
 
 namespace tenon {
 
@@ -20,11 +21,9 @@ class SymCache {
   static constexpr uint32_t simplified = 1000;
 
   static Entry& find(uint64_t stamp, uint32_t what, int64_t a, int64_t b) {
-    static thread_local std::unique_ptr<SymCache> cache;
-    if (!cache) cache = std::make_unique<SymCache>();
     uint64_t h = (static_cast<uint64_t>(a) * 0x9e3779b97f4a7c15) ^
                  (static_cast<uint64_t>(b) * 0xc2b2ae3d27d4eb4f) ^ (what * 0x165667b19e3779f9u);
-    return cache->entries_[(h ^ stamp * 0x27d4eb2f165667c5) >> 55];
+    return ThreadObject<SymCache>::get().entries_[(h ^ stamp * 0x27d4eb2f165667c5) >> 55];
   }
   static bool holds(const Entry& e, uint64_t stamp, uint32_t what, int64_t a, int64_t b) {
     return e.stamp == stamp && e.what == what && e.a == a && e.b == b;

@@ -346,6 +346,7 @@ bool shows_numbers_of(Dtype seen, Dtype stored) {
 
 void track_view(const Tensor& view, const Tensor& of) {
   TensorImpl* impl = impl_of(view);
+  ++impl->n_changes;
   const Tensor& base = impl_of(of)->base.defined() ? impl_of(of)->base : of;
   if (!shares_storage(view, of) || !shows_numbers_of(view.dtype(), base.dtype())) return;
   impl->base = base;
@@ -366,6 +367,7 @@ Tensor wrapped_number_tensor(Number value) {
 
 void replace_metadata(const Tensor& t, SymIntList sizes, SymIntList strides, SymInt offset) {
   TensorImpl* impl = impl_of(t);
+  ++impl->n_changes;
   Dims new_sizes = dims_of(sizes),
        new_strides = dims_of(strides);  // they may lie in the old arrays
   write_dims(impl, list_of(new_sizes), list_of(new_strides));
@@ -376,6 +378,7 @@ void replace_metadata(const Tensor& t, SymIntList sizes, SymIntList strides, Sym
 
 void become(const Tensor& fake, const Tensor& real) {
   TensorImpl* impl = impl_of(fake);
+  ++impl->n_changes;
   impl->flags &= ~uint32_t{TN_T_FAKE};
   write_dims(impl, real.sizes(), real.strides());
   attach_storage(impl, impl_of(real)->storage_ref, real.storage_offset());
@@ -385,6 +388,7 @@ void become(const Tensor& fake, const Tensor& real) {
 
 void become_fake(const Tensor& fake, const Tensor& other) {
   TensorImpl *impl = impl_of(fake), *from = impl_of(other);
+  ++impl->n_changes;
   write_dims(impl, other.sizes(), other.strides());
   attach_storage(impl, from->storage_ref, from->storage_offset);
   impl->flags = from->flags;
@@ -425,6 +429,7 @@ bool detail::view_requires_grad(const Tensor& view) {
 
 void mark_requires_grad(const Tensor& t, bool value) {
   TensorImpl* impl = impl_of(t);
+  ++impl->n_changes;
   impl->flags =
       value ? impl->flags | TN_T_REQUIRES_GRAD : impl->flags & ~uint32_t{TN_T_REQUIRES_GRAD};
   impl->keys = value ? impl->keys | bit(Key::autograd) : impl->keys & ~bit(Key::autograd);

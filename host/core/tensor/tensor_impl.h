@@ -83,6 +83,9 @@ struct GradAttachment {
 /// Sizes and strides of up to six dimensions lie inline. Fakes with symbolic sizes keep the hints
 /// in `sizes`, the words in the second half of `dims`.
 struct TensorImpl : detail::TensorHead {
+  /// Counts changes in place of what guards look at, from sizes to requires_grad: who has met the
+  /// tensor, keeps it alive and finds the same count has met all of it.
+  uint32_t n_changes = 0;
   StorageRef storage_ref;
   std::unique_ptr<TensorExtra> extra;
   std::unique_ptr<GradAttachment> grad;

@@ -14,6 +14,8 @@
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/tensor_impl.h"
 
+#include <tenon/thread_object.hpp>
+
 #include <unordered_map>
 
 namespace tenon {
@@ -30,10 +32,7 @@ struct CastState {
   std::unordered_map<const void*, KeptCast> kept;
 };
 
-CastState& cast_state() {
-  thread_local CastState state;
-  return state;
-}
+CastState& cast_state() { return ThreadObject<CastState>::get(); }
 
 bool may_keep(const Tensor& t) {
   return thread_modes.autocast_cache && !thread_modes.tracer && t.requires_grad() && t.is_leaf() &&

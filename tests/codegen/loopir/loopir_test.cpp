@@ -390,5 +390,19 @@ TEST_F(Fusing, AFoldAndWhatReadsItAreStagesOfOneKernel) {
   EXPECT_EQ(kernel.n_folds, 1u);
 }
 
+// y = exp(x), and the sum of x: apart, where a kernel of one row would leave threads without work.
+TEST_F(Fusing, ASumOfFewElementsIsOneKernelWithWhatReadsThem) {
+  for (int64_t size : {16, 1 << 20}) {
+    program = {};
+    Id in = buffer(Buffer::Place::input, {size}), out = buffer(Buffer::Place::output, {size}),
+       sum = buffer(Buffer::Place::output, {});
+    Id n = variable(size), k = variable(size);
+    add_loop({n}, {}, Fold::none, exp_of(x.load(in, n, TN_F32)), out, n);
+    add_loop({}, {k}, Fold::sum, x.load(in, k, TN_F32), sum, x.constant(0));
+    program.outputs.push_back({Output::Kind::buffer, {out, x.constant(0), {}, {}}});
+    EXPECT_EQ(fused(sum).size(), size == 16 ? 1u : 2u);
+  }
+}
+
 }  // namespace
 }  // namespace loopir
