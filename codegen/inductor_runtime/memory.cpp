@@ -30,7 +30,7 @@ std::shared_ptr<std::byte> allocated(size_t bytes, size_t align) {
 /// A part of a huge page that others have parts of, too; it goes with the last of them.
 std::shared_ptr<std::byte> part_of_page(size_t bytes) {
   static std::mutex sharing;
-  static std::weak_ptr<std::byte> last;
+  static auto& last = *new std::weak_ptr<std::byte>;
   static size_t used = 0;
   std::lock_guard lock(sharing);
   std::shared_ptr<std::byte> page = last.lock();

@@ -71,7 +71,7 @@ void add_names(Table& table, std::string_view names, uint16_t bits) {
 }
 
 const Table& packet_table() {
-  static const Table table = [] {
+  static const auto& table = *new Table([] {
     Table made;
     add_names(made, views, class_view);
     add_names(made, random_and_fusible, class_random);
@@ -84,7 +84,7 @@ const Table& packet_table() {
     add_names(made, "lift_fresh lift_fresh_copy", class_lift);
     made["getitem"] = class_getitem | class_recomputable;
     return made;
-  }();
+  }());
   return table;
 }
 

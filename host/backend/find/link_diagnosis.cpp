@@ -48,11 +48,11 @@ std::vector<std::string> linker_folders() {
 // The cache is a table over a block of strings: name, path, name, path, each terminated. A name
 // that stands in it alone is a library that the linker knows.
 bool is_in_linker_cache(const std::string& name) {
-  static const std::string cache = [] {
+  static const auto& cache = *new std::string([] {
     std::stringstream text;
     text << std::ifstream("/etc/ld.so.cache", std::ios::binary).rdbuf();
     return text.str();
-  }();
+  }());
   std::string terminated = '\0' + name + '\0';
   return cache.find(terminated) != std::string::npos;
 }

@@ -175,14 +175,14 @@ class Binder {
 
 // Which of the fast formulas a specialized program is.
 FastFormula fast_formula(const ScalarProgram& program) {
-  static const std::vector<ScalarProgram> known = [] {
+  static const auto& known = *new std::vector<ScalarProgram>([] {
     std::vector<ScalarProgram> programs;
 #define TENON_FAST(name, inputs, numbers) \
   programs.push_back(specialize(record(formula::pointwise(fast::name)), Dtype::f32, {}));
     TENON_FAST_FORMULAS(TENON_FAST)
 #undef TENON_FAST
     return programs;
-  }();
+  }());
   size_t i = static_cast<size_t>(std::find(known.begin(), known.end(), program) - known.begin());
   return static_cast<FastFormula>(i);
 }
