@@ -4,6 +4,7 @@
 #include "gpu.h"
 
 #include <tenon/plugin.hpp>
+#include <tenon/thread_object.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -135,7 +136,7 @@ struct ThreadSlot {
 }  // namespace
 
 void* pinned_slot() {
-  static thread_local ThreadSlot mine;
+  ThreadSlot& mine = ThreadObject<ThreadSlot>::get();
   if (!mine.memory) mine.memory = slots().take();
   return mine.memory;
 }

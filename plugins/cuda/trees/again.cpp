@@ -2,6 +2,7 @@
 #include "again.h"
 
 #include <tenon/plugin.hpp>
+#include <tenon/thread_object.hpp>
 
 namespace tenon::cuda::trees {
 
@@ -10,10 +11,7 @@ using plugin::host;
 
 namespace {
 
-std::vector<Draw>& drawn_before() {
-  static thread_local std::vector<Draw> draws;
-  return draws;
-}
+std::vector<Draw>& drawn_before() { return ThreadObject<std::vector<Draw>>::get(); }
 
 }  // namespace
 

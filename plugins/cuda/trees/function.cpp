@@ -17,6 +17,7 @@
 // Cost: a replay compares the signature, looks a few ranges up in the book, changes the nodes whose
 // addresses moved (0.3 us each) and launches; memory is what is alive together, not its sum.
 #include <tenon/plugin.hpp>
+#include <tenon/thread_object.hpp>
 
 #include "function.h"
 
@@ -189,7 +190,10 @@ Function::Share& Function::share_of(Manager& manager) {
 }
 
 Variant* Function::variant_for(Call& call) {
-  static thread_local std::vector<int64_t> signature;
+  struct Signature {
+    std::vector<int64_t> words;
+  };
+  std::vector<int64_t>& signature = ThreadObject<Signature>::get().words;
   write_signature(call.c, about_.input_flags, signature);
   auto& variants = call.share.variants;
   for (auto at = variants.begin(); at != variants.end(); ++at)

@@ -4,6 +4,7 @@
 #include "recording.h"
 
 #include <tenon/plugin.hpp>
+#include <tenon/thread_object.hpp>
 
 #include <algorithm>
 
@@ -35,7 +36,7 @@ struct Own {
 }  // namespace
 
 Manager& Manager::mine(Gpu& gpu, size_t first_bytes) {
-  static thread_local Own own;
+  Own& own = ThreadObject<Own>::get();
   for (Manager* m : own.list)
     if (&m->gpu() == &gpu) return *m;
   Managers& ms = managers();

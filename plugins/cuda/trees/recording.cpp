@@ -18,6 +18,7 @@
 
 #include <tenon/device.h>
 #include <tenon/plugin.hpp>
+#include <tenon/thread_object.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -52,7 +53,8 @@ Recordings& recordings() {
 }
 
 thread_local constinit Recording* mine = nullptr;
-thread_local std::vector<tn_stream*> held;  // by StreamUse::hold
+// By StreamUse::hold.
+std::vector<tn_stream*>& held() { return ThreadObject<std::vector<tn_stream*>>::get(); }
 
 bool is_recorded(const tn_stream* stream) {
   return stream &&
@@ -209,7 +211,7 @@ bool StreamUse::enter(tn_stream* stream) {
   if (Recording::is_under_way(stream) && stream) return false;
   if (mine) mine->give_up({"capture_failed", "the function works on several streams"});
   if (!stream) return false;
-  if (std::ranges::find(held, stream) != held.end()) {
+  if (std::ranges::find(held(), stream) != held().end()) {
     std::atomic_ref(stream->uses).fetch_add(1, std::memory_order_seq_cst);
     return true;
   }
@@ -227,13 +229,13 @@ StreamUse::StreamUse(tn_stream* stream) : stream_(stream) {
 }
 
 void StreamUse::hold(tn_stream* stream) {
-  if (enter(stream)) held.push_back(stream);
+  if (enter(stream)) held().push_back(stream);
 }
 
 void StreamUse::let_go(tn_stream* stream) noexcept {
-  auto last = std::find(held.rbegin(), held.rend(), stream);
-  if (last == held.rend()) return;
-  held.erase(std::next(last).base());
+  auto last = std::find(held().rbegin(), held().rend(), stream);
+  if (last == held().rend()) return;
+  held().erase(std::next(last).base());
   leave(stream);
 }
 
@@ -247,9 +249,9 @@ std::unique_lock<std::mutex> no_recording(Gpu& gpu) {
     mine->give_up({"data_dependent", "the function waits for the device"});
     return {};
   }
-  for (tn_stream* stream : held) StreamUse::leave(stream);
+  for (tn_stream* stream : held()) StreamUse::leave(stream);
   std::unique_lock alone(recordings().of(gpu));
-  for (tn_stream* stream : held) std::atomic_ref(stream->uses).fetch_add(1);
+  for (tn_stream* stream : held()) std::atomic_ref(stream->uses).fetch_add(1);
   return alone;
 }
 

@@ -2,6 +2,7 @@
 #include "signature.h"
 
 #include <tenon/cuda.h>
+#include <tenon/thread_object.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -14,7 +15,7 @@ namespace {
 class FirstOfStorage {
  public:
   explicit FirstOfStorage(size_t n) {
-    static thread_local Kept kept;  // looked up once a call
+    Kept& kept = ThreadObject<Kept>::get();
     size_t room = std::bit_ceil(2 * n + 2);
     if (kept.slots.size() < room) kept.slots.assign(room, {});
     turn_ = ++kept.turn;
