@@ -208,9 +208,7 @@ class GradientPass {
 };
 
 /// The passes that this thread is in, innermost last.
-std::vector<GradientPass*>& passes() {
-  return ThreadObject<std::vector<GradientPass*>>::get();
-}
+std::vector<GradientPass*>& passes() { return ThreadObject<std::vector<GradientPass*>>::get(); }
 
 struct EnterPass {
   explicit EnterPass(GradientPass& pass) {

@@ -45,15 +45,16 @@ SymProgram output_program_of(const Recording& recorded) {
 
 CapturedHandle::CapturedHandle(const ImplicitInput& in)
     : at(in.address ? in.address : &in.tensor), is_kept(!in.address) {
-  const TensorImpl* impl = impl_of(in.tensor);
   if (in.source == ImplicitInput::Source::gradient) {
     at = nullptr;
     is_kept = false;
-  } else if (impl &&
-             !impl->base.defined()) {  // whether a view requires grad is up to its base, too
-    met = impl;
-    met_changes = impl->n_changes;
+    return;
   }
+  const TensorImpl* impl = impl_of(in.tensor);
+  bool is_view = impl && impl->base.defined();  // whether it requires grad is up to its base, too
+  if (!impl || is_view) return;
+  met = impl;
+  met_changes = impl->n_changes;
 }
 
 Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)

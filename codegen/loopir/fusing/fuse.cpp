@@ -13,8 +13,8 @@
 //     and a scatter only takes in what it stores.
 // Pairs without a dependency (two reductions of one tensor) are fused when they walk what both
 // read in the same way, and have rows in common or so few elements that a call less is what counts.
-// Of a buffer that many read (the gates of all steps of a recurrent layer),
-// each meets its neighbours in the program only.
+// Of a buffer that many read (the gates of all steps of a recurrent layer), each meets its
+// neighbours in the program only.
 //
 // Cost: pairs grow with the steps of the program, and each success makes one group less.
 #include "loopir/kernel.h"

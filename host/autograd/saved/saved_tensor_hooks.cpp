@@ -19,9 +19,7 @@ struct Hooks {
   SavedTensorHooks::Unpack unpack;
 };
 
-std::vector<Hooks>& hooks_of_thread() {
-  return ThreadObject<std::vector<Hooks>>::get();
-}
+std::vector<Hooks>& hooks_of_thread() { return ThreadObject<std::vector<Hooks>>::get(); }
 
 thread_local constinit bool leaves_hooks_out = false;
 
