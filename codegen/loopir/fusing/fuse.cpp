@@ -122,22 +122,25 @@ class Fusion {
     return written || saves_a_call || read >= worth_sharing ? written + read : 0;
   }
 
+  /// How many points a loop over few of them has; 0: none, many, or an unknown number.
+  int64_t few_points(const Loop& loop) const {
+    constexpr int64_t most = 4096;
+    int64_t n = 1;
+    for (const Ids* variables : {&loop.outer, &loop.reduced})
+      for (Id v : *variables) {
+        auto extent = x_.number_of(x_.extent_of(v));
+        if (!extent || *extent < 1 || *extent > most / n) return 0;
+        n *= *extent;
+      }
+    return n;
+  }
+
   /// One result of few elements, whose number is known.
   bool is_small_fold(const Group& g) const {
-    constexpr int64_t most = 4096;
-    if (!common_outer(g).empty()) return false;
-    bool has_fold = false;
-    for (const Loop& loop : g.loops) {
-      has_fold = has_fold || loop.fold != Fold::none;
-      int64_t n = 1;
-      for (const Ids* variables : {&loop.outer, &loop.reduced})
-        for (Id v : *variables) {
-          auto extent = x_.number_of(x_.extent_of(v));
-          if (!extent || *extent < 1 || *extent > most / n) return false;
-          n *= *extent;
-        }
-    }
-    return has_fold;
+    auto is_fold = [](const Loop& loop) { return loop.fold != Fold::none; };
+    return common_outer(g).empty() && std::any_of(g.loops.begin(), g.loops.end(), is_fold) &&
+           std::all_of(g.loops.begin(), g.loops.end(),
+                       [this](const Loop& loop) { return few_points(loop) > 0; });
   }
 
   // The pairs of node `i` with those that touch one of its buffers.
@@ -211,14 +214,8 @@ class Fusion {
 
   /// How many points a group of plain loops over few of them has, or 0.
   int64_t small_points(const Node& n) const {
-    constexpr int64_t most = 4096;
     if (!n.group) return 0;
-    int64_t out = 1;
-    for (Id v : n.group->loops[0].outer) {
-      auto extent = x_.number_of(x_.extent_of(v));
-      if (!extent || *extent < 1 || *extent > most / out) return 0;
-      out *= *extent;
-    }
+    int64_t out = few_points(n.group->loops[0]);
     for (const Loop& l : n.group->loops) {
       bool is_plain = l.reduced.empty() && !l.is_scan && !l.is_scatter() && l.store == Store::set;
       if (!is_plain || l.outer.size() != n.group->loops[0].outer.size()) return 0;

@@ -346,9 +346,9 @@ bool shows_numbers_of(Dtype seen, Dtype stored) {
 
 void track_view(const Tensor& view, const Tensor& of) {
   TensorImpl* impl = impl_of(view);
-  ++impl->n_changes;
   const Tensor& base = impl_of(of)->base.defined() ? impl_of(of)->base : of;
   if (!shares_storage(view, of) || !shows_numbers_of(view.dtype(), base.dtype())) return;
+  ++impl->n_changes;
   impl->base = base;
   impl->base_version = *impl->version;
 }
