@@ -12,5 +12,9 @@ bool call_wants_gradients(std::span<detail::TensorHead* const> inputs);
 /// compiled code leaves none behind. Counted as `aot.eager_training_calls`.
 std::shared_ptr<Artifact> with_eager_training(std::shared_ptr<const Graph> graph,
                                               std::shared_ptr<Artifact> compiled);
+/// Goes on the tape only where a gradient is wanted.
+std::shared_ptr<Artifact> on_tape_where_wanted(std::shared_ptr<Artifact> code);
+/// Leaves nothing on the tape.
+std::shared_ptr<Artifact> below_tape(std::shared_ptr<Artifact> code);
 
 }  // namespace tenon

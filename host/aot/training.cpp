@@ -293,6 +293,7 @@ class CompiledNode final : public autograd::Node {
     const std::vector<bool> undefined = undefined_of(grads);
     const BackwardCode::Variant& half = plan_->backward.for_tangents(undefined);
     std::vector<Tensor> values = inputs_of(half, grads);
+    if (std::ranges::any_of(values, is_fake)) return pass_on(half, undefined, values);
     const autograd::EngineOptions* pass = autograd::current_pass();
     bool donates = config::flags().functorch.donated_buffer && pass && !pass->keep_graph &&
                    !waits_for_gradients();
@@ -304,6 +305,19 @@ class CompiledNode final : public autograd::Node {
     std::vector<Tensor> made(half.part ? half.part->outputs.size()
                                        : plan_->derivative.gradients.size());
     call_owning(*half.code, heads, words, made, donates);
+    return plan_->backward.gradients(half, undefined, std::move(made));
+  }
+
+  static bool is_fake(const Tensor& t) { return t.defined() && t.is_fake(); }
+
+  // In a body that is recorded with its passes: machine code computes nothing with fakes.
+  std::vector<Tensor> pass_on(const BackwardCode::Variant& half, const std::vector<bool>& undefined,
+                              std::vector<Tensor>& values) {
+    std::vector<detail::TensorHead*> heads;
+    for (Tensor& t : values) heads.push_back(t.head());
+    const Extracted& graph = half.part ? half.part->half : plan_->halves.backward;
+    std::vector<Tensor> made(graph.graph->outputs().size());
+    Interpreter(graph.graph).run(heads, words_of(half), made);
     return plan_->backward.gradients(half, undefined, std::move(made));
   }
 
@@ -432,49 +446,13 @@ class TrainingArtifact final : public Artifact {
   std::shared_ptr<TrainingPlan> plan_;
 };
 
-/// Goes on the tape only where a gradient is wanted.
-class TrainingEntry final : public Artifact {
- public:
-  explicit TrainingEntry(std::shared_ptr<Artifact> wrapped) : wrapped_(std::move(wrapped)) {
-    guards = wrapped_->guards;
-  }
-
-  void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
-            std::span<Tensor> outputs, bool steal) override {
-    ModeScope mode(0, call_wants_gradients(inputs) ? 0 : bit(Key::autograd));
-    wrapped_->call(inputs, syms, outputs, steal);
-  }
-
-  std::string describe(int32_t what) const override { return wrapped_->describe(what); }
-
- private:
-  std::shared_ptr<Artifact> wrapped_;
-};
-
-class BelowTape final : public Artifact {
- public:
-  explicit BelowTape(std::shared_ptr<Artifact> inner) : inner_(std::move(inner)) {
-    guards = inner_->guards;
-  }
-  void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
-            std::span<Tensor> outputs, bool steal) override {
-    BelowAutograd below;
-    inner_->call(inputs, syms, outputs, steal);
-  }
-  std::string describe(int32_t what) const override { return inner_->describe(what); }
-
- private:
-  std::shared_ptr<Artifact> inner_;
-};
-
 }  // namespace
 
 PieceOfBody::PieceOfBody() : before_(std::exchange(runs_piece_of_body, true)) {}
 PieceOfBody::~PieceOfBody() { runs_piece_of_body = before_; }
 
 std::shared_ptr<Artifact> wrap_views_on_tape(Lowered lowered, std::shared_ptr<Artifact> inner) {
-  auto below = std::make_shared<BelowTape>(std::move(inner));
-  return std::make_shared<TrainingEntry>(wrap_inference(std::move(lowered), std::move(below)));
+  return on_tape_where_wanted(wrap_inference(std::move(lowered), below_tape(std::move(inner))));
 }
 
 std::shared_ptr<Artifact> wrap_training(Lowered lowered, TrainingHalves halves,
@@ -489,7 +467,7 @@ std::shared_ptr<Artifact> wrap_training(Lowered lowered, TrainingHalves halves,
     const std::vector<const Expr*>& conditions = plan->backward.whole().code->guards;
     inner->guards.insert(inner->guards.end(), conditions.begin(), conditions.end());
   }
-  return std::make_shared<TrainingEntry>(wrap_inference(std::move(lowered), std::move(inner)));
+  return on_tape_where_wanted(wrap_inference(std::move(lowered), std::move(inner)));
 }
 
 }  // namespace tenon

@@ -113,7 +113,7 @@ class OutsideOfRecording {
     std::vector<Tensor>* lists[] = {&outputs, &gradients, &inputs};
     std::vector<Tensor> all;
     for (const auto* list : lists) all.insert(all.end(), list->begin(), list->end());
-    token_ = leave_recording_slot(what, all);
+    token_ = leave_recording_slot(what, all, inputs);
     if (!token_) return;
     size_t next = 0;
     for (auto* list : lists)

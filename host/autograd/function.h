@@ -64,7 +64,7 @@ class FunctionCall {
   std::shared_ptr<const WaitingFunction> waiting_;
 };
 
-/// While a recorder runs, for a call with inputs that need gradients. capture/functions.cpp.
+/// While a recorder runs, for a call with inputs that need gradients. capture/tape/functions.cpp.
 extern std::vector<Tensor> (*record_function_slot)(FunctionCall& call);
 
 }  // namespace tenon::autograd

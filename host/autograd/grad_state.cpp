@@ -101,7 +101,7 @@ void Tensor::set_grad(const Tensor& gradient) const {
     autograd::gradient_touched_slot(*this, false);
     if (is_fake() || (gradient.defined() && gradient.is_fake())) {
       std::vector<Tensor> real{*this, gradient};
-      if (void* token = autograd::leave_recording_slot("set_grad()", real)) {
+      if (void* token = autograd::leave_recording_slot("set_grad()", real, {})) {
         real[0].set_grad(real[1]);
         return autograd::resume_recording_slot(token);
       }

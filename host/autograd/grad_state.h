@@ -23,7 +23,9 @@ struct GradState : GradAttachment {
   std::shared_ptr<Tensor> retained;  ///< after retain_grad(): takes the place of `grad`
   bool from_no_grad = false;         ///< a view made while gradients were off
   bool from_list = false;            ///< one of several views that one op has made
-  std::mutex lock;                   ///< of accumulator, hooks and grad
+  /// Of accumulator, hooks and grad. A gradient is added up while it is held, and who records that
+  /// operation looks at the gradients of what it has met: recursive.
+  std::recursive_mutex lock;
 };
 
 GradState* state_of(const Tensor& t);  ///< null when there is none

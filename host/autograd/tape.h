@@ -19,19 +19,21 @@ std::shared_ptr<Node> make_refusing_node(std::string name, std::string why, Edge
 bool hides_edges(const Node& node);
 
 /// While a recorder runs: the gradient of a leaf is about to be read, or to be replaced without
-/// being read. capture/grad_effects.cpp.
+/// being read. capture/tape/grad_effects.cpp.
 extern void (*gradient_touched_slot)(const Tensor& leaf, bool reads);
 /// While a recorder runs: whether a tensor needs a gradient is about to change.
 extern void (*requires_grad_slot)(const Tensor& t, bool value);
 /// While a recorder runs: real tensors take the places of fakes in `tensors`, and recording is
 /// suspended until the token is given to resume_recording_slot. Null, with nothing changed, where
-/// ops go through the tape as they are recorded. capture/grad_effects.cpp.
-extern void* (*leave_recording_slot)(const char* what, std::vector<Tensor>& tensors);
+/// ops go through the tape as they are recorded. A pass is to give the whole gradients of `sought`.
+/// capture/tape/grad_effects.cpp.
+extern void* (*leave_recording_slot)(const char* what, std::vector<Tensor>& tensors,
+                                     std::span<const Tensor> sought);
 extern void (*resume_recording_slot)(void* token);
 /// While a recorder runs: the tensor that a fake stands for, if it is known and has the gradient.
 extern Tensor (*behind_fake_slot)(const Tensor& fake);
 /// While a recorder runs: whether a fake that has no node is a leaf of a plain run.
-/// capture/fake_tape.cpp.
+/// capture/tape/fake_tape.cpp.
 extern bool (*is_leaf_slot)(const Tensor& fake);
 
 }  // namespace tenon::autograd

@@ -105,7 +105,7 @@ void forget_requests(Graph& graph);
 bool has_whole_gradient(const Graph& graph, ValueId output,
                         FunctionRef<bool(size_t output)> may_get_gradient);
 
-/// While a recorder runs: what becomes of a hook. capture/hooks.cpp.
+/// While a recorder runs: what becomes of a hook. capture/tape/hooks.cpp.
 struct HookWish {
   const char* what;     ///< "register_hook"
   bool is_for_results;  ///< of operations; else for leaves only
@@ -129,7 +129,7 @@ class ComingNode final : public Node {
   Tensor result_;
 };
 /// While a recorder runs: the node of a fake that the tape does not know, or what stands for it; null
-/// for leaves. capture/fake_tape.cpp.
+/// for leaves. capture/tape/fake_tape.cpp.
 extern std::shared_ptr<Node> (*node_slot)(const Tensor& fake);
 
 }  // namespace tenon::autograd

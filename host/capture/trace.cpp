@@ -7,6 +7,7 @@
 #include "capture/op_logs.h"
 #include "capture/outside.h"
 #include "capture/renamed.h"
+#include "capture/rescue.h"
 #include "capture/watch_symbols.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
@@ -54,12 +55,6 @@ bool keep_conditions(std::span<const Expr* const> conditions,
     const Expr* mine = renamed(condition);
     return mine && recording.guards.add_number_condition(env, mine);
   });
-}
-
-// A graph with a backward of its own runs without a tape.
-void forget_tape(Graph& graph) {
-  for (ValueId v : graph.inputs()) graph.value(v).flags.requires_grad = false;
-  for (NodeId n = 0; n < graph.nodes().size(); ++n) graph.node(n).facts.erase("grad");
 }
 
 // The history of what the segment has not made lies outside of the graph.
@@ -130,6 +125,7 @@ void Trace::set_hooks() {
     return inputs_.lift(real, *body_, sizes);
   };
   recorder_.adopt = [this](const Tensor& fake) {
+    if (aliases_.adopt(fake, recorder_)) return true;
     if (!concrete_of(fake).defined()) return false;
     symbols_.renew_sizes(fake);
     inputs_.adopt(fake);
@@ -151,6 +147,7 @@ void Trace::set_hooks() {
   recorder_.before_node = [this] { symbols_.emit_asserts(); };
   recorder_.on_node = [this](const CallArgs& call, NodeId id) {
     log_recorded(recorder_.graph(), id);
+    if (is_on_tape()) recording_.grads_on.push_back(thread_modes.grad_enabled);
     n_steps_ += !is_assertion(recorder_.graph().node(id));
     inputs_.check_writes(call);
     inputs_.written.note(call, inputs_.stand_ins);
@@ -287,28 +284,34 @@ void Trace::flush() {
                   .writes = mutates_};
   if (mutates_) segment.overlaps = inputs_.segment_overlaps();
   symbols_.bind(*segment.graph);
+  if (is_on_tape()) forget_tape(*segment.graph);
   std::vector<detail::TensorHead*> heads = inputs_.segment_heads(segment.graph->inputs().size());
   segment.inputs.resize(heads.size());
   segment.values_before.resize(segment.graph->values().size(), no_value);
   std::vector<Tensor> results(alive.size());
   mutates_ = false;  // also where it throws: it has run once
   autograd::TapeRequests requests = std::exchange(requests_, {});
+  std::exception_ptr failure;
   {
     PauseRecording pause;
     autograd::RequestsOfCall brings(requests);
-    EnableGradGuard as_recorded(recorder_.grad_enabled());
+    EnableGradGuard as_recorded(recorder_.grad_enabled() && !is_on_tape());
     env_->set_rules({});  // what lowering asks for has no place to be asserted at
-    segment.code = run_segment_(segment, heads, symbols_.words(*segment.graph), results);
+    std::vector<int64_t> words = symbols_.words(*segment.graph);
+    auto code = [&] { segment.code = run_segment_(segment, heads, words, results); };
+    failure = run_or_rescue(code, segment.graph, heads, words, results);
     symbols_.take_rules();
   }
+  if (failure) recording_.why_not_followed = "an operation has failed";
   recording_.segments.push_back(std::move(segment));
   for (size_t i = 0; i < n_alive; ++i) {
     impl_of(alive[i])->ensure_extra().concrete = results[i];
-    if (results[i].requires_grad()) mark_requires_grad(alive[i], true);
+    if (results[i].defined() && results[i].requires_grad()) mark_requires_grad(alive[i], true);
     inputs_.set_origin(alive[i], {ValueOrigin::Kind::graph, n_made_++});
   }
-  symbols_.learn(shown, std::span<const Tensor>(results).subspan(n_alive));
+  if (!failure) symbols_.learn(shown, std::span<const Tensor>(results).subspan(n_alive));
   inputs_.restart();
+  if (failure) std::rethrow_exception(failure);
 }
 
 void Trace::resume(const Recording& left, const Path& path, size_t n_parts, const Frame& frame) {
@@ -373,17 +376,29 @@ Recording Trace::run(const detail::Body& body) {
     failed();
     throw;
   }
-  return finish(results);
+  try {
+    return finish(results);
+  } catch (...) {
+    failed();
+    throw;
+  }
 }
 
 void Trace::failed() {
-  if (is_on_tape()) return;
+  gradients_.give_back();
   std::vector<Tensor> kept = escaped_of(recorder_.live_fakes(), {});
-  if (mutates_ || !kept.empty()) flush();
+  std::exception_ptr failure;
+  try {
+    if (mutates_ || gradients_.has_any() || !kept.empty()) flush();
+  } catch (...) {
+    failure = std::current_exception();
+  }
   for (const auto& list : {kept, escaped_of(recorder_.earlier_fakes(), {})})
     for (const Tensor& fake : list)
       if (Tensor real = concrete_of(fake); real.defined())
         escape(fake, real, inputs_.is_made_here(fake));
+  gradients_.leave_computed();
+  if (failure) std::rethrow_exception(failure);
 }
 
 Recording Trace::finish(const BodyResults& results) {

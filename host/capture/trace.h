@@ -15,9 +15,10 @@
 
 #include "autograd/tape.h"
 #include "capture/data_symbols.h"
-#include "capture/grad_effects.h"
 #include "capture/inputs.h"
 #include "capture/recording.h"
+#include "capture/tape/aliases.h"
+#include "capture/tape/grad_effects.h"
 #include "capture/trace_policy.h"
 #include "graph/record.h"
 
@@ -101,6 +102,7 @@ class Trace {
   TraceInputs& inputs() { return inputs_; }
   DataSymbols& symbols() { return symbols_; }
   TouchedGradients& gradients() { return gradients_; }
+  AliasesOfTape& aliases() { return aliases_; }
   PendingLogCalls& log_calls() { return log_calls_; }
   /// About values of the graph that is being recorded.
   autograd::TapeRequests& requests() { return requests_; }
@@ -133,6 +135,7 @@ class Trace {
   DataSymbols symbols_;
   BodyNumbers numbers_;
   TouchedGradients gradients_;
+  AliasesOfTape aliases_;
   PendingLogCalls log_calls_;
   autograd::TapeRequests requests_;
   Recording recording_;

@@ -83,11 +83,10 @@ Entry* equal_version(const Site& site, const Recording& recording, const Leaves&
   for (uint32_t i = 0; i < site.versions.size(); ++i) {
     Entry* entry = site.versions[i];
     if (!is_alike(recording, *entry) || !entry->accepts(leaves)) continue;
-    bool without_body = site.skips_bodies() || recording.has_backward;
     bool serves =
         entry->replays() || (entry->recorded.guards.numbers_hold(leaves, recording.given.words) &&
                              entry->serves_followed({leaves, recording.captured()}) &&
-                             (!without_body || entry->program_guards_hold()));
+                             (!site.skips_bodies() || entry->program_guards_hold()));
     if (serves) return entry;
   }
   return nullptr;

@@ -25,7 +25,6 @@ std::string regime_of(const Site& site, const Entry& e) {
     return "the body is recorded on every call: it did something else than when it was recorded";
   if (site.skips_bodies()) return "the code runs alone: the body is stated pure";
   if (e.path) return "the body runs on every call, compared with the recorded one";
-  if (e.recorded.has_backward) return "the code runs alone: " + e.why_no_path;
   return "the body is recorded on every call: " + e.why_no_path;
 }
 

@@ -32,8 +32,16 @@ struct Versions {
   std::shared_ptr<const Course> begin = nullptr;            // null: a whole body
   std::vector<std::shared_ptr<const Course>> courses = {};  // once the others are asked for
 
+  /// Whether a version fits to what is known of the body: that it calls backward().
+  bool may_follow(const Entry& entry) const {
+    return site.calls_backward == entry.recorded.has_backward;
+  }
   /// The likeliest one, or none.
   std::optional<PathVersion> first_version() {
+    if (!may_follow(first)) {
+      std::vector<PathVersion> all = others();
+      return all.empty() ? std::nullopt : std::optional(all.front());
+    }
     if (first.path) return first.version();
     begin = first.take_course(leaves);
     return begin ? std::optional(version_of(*begin)) : std::nullopt;
@@ -43,7 +51,7 @@ struct Versions {
     if (begin) add_courses(first);
     for (uint32_t i = 0; i < site.versions.size(); ++i) {
       Entry* entry = site.versions[i];
-      if (entry == &first || !entry->accepts(leaves)) continue;
+      if (entry == &first || !may_follow(*entry) || !entry->accepts(leaves)) continue;
       if (entry->path)
         versions.push_back(entry->version());
       else
@@ -93,8 +101,6 @@ void give_followed(Site& site, const Versions& versions, const PathVersion& vers
 void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
                CallResult& result) {
   if (first.rests()) return run_eagerly(site, body);
-  // A recording on the tape begins with the body.
-  if (site.calls_backward) return replay_slot(site, leaves, body, result);
   std::optional<config::OptionScope> options;
   if (site.flags) options.emplace(site.flags);
   Versions versions{site, first, leaves};

@@ -164,10 +164,12 @@ Tensor GraphRecorder::as_fake(const Tensor& t) {
   if (t.is_fake() && import)
     if (Tensor own = import(t); own.defined()) return own;
   if (t.is_fake() && adopt && adopt(t)) return t;
-  require(!t.is_fake(),
-          "a tensor of another trace ({}) is used in this one; only use tensors inside "
-          "of the function that made them",
-          to_text(t));
+  require(
+      !t.is_fake(),
+      "a tensor ({}) of another compiled call is used in this one; that call ended with an "
+      "error before the tensor was computed, or still runs on another thread: assign the tensor "
+      "anew, or only use it in the body that made it",
+      to_text(t));
   return lift ? lift(t) : add_constant(t, "");
 }
 

@@ -247,7 +247,7 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   bool skips_bodies = site.skips_bodies(flags), skips_guards = n == 1 && skips_guards_in(stance);
   for (uint32_t i = 0; i < n; ++i) {
     Entry* entry = site.versions[i];
-    bool follows = entry->replays() || (!skips_bodies && !entry->recorded.has_backward);
+    bool follows = entry->replays() || !skips_bodies;
     bool is_taken = (skips_guards && entry->has_like_leaves(leaves)) ||
                     (follows ? entry->accepts(leaves) : entry->serves(leaves));
     if (!is_taken) continue;

@@ -261,6 +261,15 @@ struct SymbolWords {
   }
 };
 
+// The gradient of what a call before has computed would end here.
+void check_is_leaf(const Tensor& t) {
+  require(t.is_leaf(), ErrorCode::unsupported,
+          "a body that calls backward() and must be one graph gets a tensor of shape {} that was "
+          "computed with gradients outside of it, which its gradient would not reach; pass a "
+          "detach() of it, or leave out fullgraph",
+          t.sizes());
+}
+
 Number number_of_word(Number like, int64_t word) {
   if (like.is_floating()) return Number(std::bit_cast<double>(word));
   return like.is_boolean() ? Number(word != 0) : Number(word);
@@ -274,6 +283,8 @@ Number number_in(const Tensor& t) {
 }  // namespace
 
 void Entry::run(const CallInputs& in, CallResult& result) const {
+  for (const GradEffects::Left& left : recorded.gradients.left)
+    check_is_leaf(input_tensor(left.leaf, in));
   size_t n_known = recorded.guards.loads.size();
   SymbolWords symbols(std::max(n_known, recorded.graph->symbols.size()));
   recorded.guards.load(in.leaves, symbols.words.data(), in.numbers);

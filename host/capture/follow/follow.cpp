@@ -1,14 +1,17 @@
 // Following: runs of bodies along paths, and turning into recordings.
 #include "capture/follow/follow.h"
 
+#include "autograd/grad_state.h"
 #include "capture/follow/memory_of_run.h"
-#include "capture/hooks.h"
 #include "capture/lazy_numbers.h"
+#include "capture/tape/hooks.h"
 #include "core/dispatch.h"
+#include "core/tensor/each_tensor.h"
 #include "graph/record.h"
 #include "ops/custom_op.h"
 #include "ops/decompose.h"
 #include "ops/forms/complex_forms.h"
+#include "ops/forms/history.h"
 
 #include <tenon/autograd.h>
 
@@ -19,11 +22,16 @@ struct Follower::Running {
   ModeScope keys{bit(Key::trace), bit(Key::autograd)};
   void* tracer = std::exchange(thread_modes.tracer, nullptr);
   uint64_t outside = std::exchange(thread_modes.excluded_outside, keys.excluded_before());
-  explicit Running(Follower& follower) { thread_modes.follower = thread_modes.tracer = &follower; }
+  Follower& follower;
+  explicit Running(Follower& f) : follower(f) {
+    if (f.is_on_tape()) thread_modes.exclude &= ~bit(Key::autograd);
+    thread_modes.follower = thread_modes.tracer = &f;
+  }
   ~Running() {
     thread_modes.follower = nullptr;
     thread_modes.tracer = tracer;
     thread_modes.excluded_outside = outside;
+    if (follower.is_on_tape() && !follower.trace_) follower.leave_tape();
   }
 };
 
@@ -47,7 +55,9 @@ void Follower::run(const detail::Body& body) {
     throw;
   } catch (...) {
     // What the body has done by now is done.
-    if (!trace_ && (walk_.has_written() || walk_.has_escapes(results_.tensors))) stop_following();
+    if (!trace_ && (gradients_.has_any() || walk_.has_written() ||
+                    walk_.has_escapes(results_.tensors, gradients_)))
+      stop_following();
     if (trace_) trace_->failed();
     trace_scope_.reset();
     throw;
@@ -69,16 +79,28 @@ void Follower::finish_recording() {
 bool Follower::takes(const CallArgs& call) {
   keep_lazy_numbers(call);
   if (thread_modes.follower != this) return false;  // their copies were the first difference
-  if (call.op->mutated_args && thread_modes.grad_enabled) check_leaf_writes(walk_.at(), call);
+  if (call.op->mutated_args && thread_modes.grad_enabled && !is_on_tape())
+    check_leaf_writes(walk_.at(), call);
   auto fits = [&] { return walk_.at().fits_step(call); };
-  if (fits()) return walk_.at().give_results(call), true;
+  if (fits()) return answer(call), true;
   const OpEntry& op = *call.op;
   bool taken_apart = (is_complex_form(call) && !op.functional) ||
                      (op.schema.is_for_parts() && can_decompose(op)) || is_traced_through(op);
   if (taken_apart) return decompose(call), true;
-  if (changes_path(fits)) return walk_.at().give_results(call), true;
+  if (changes_path(fits)) return answer(call), true;
   difference_ = walk_.at().difference(call);
   return false;
+}
+
+// The tape asks whether views were written. Real tensors are, once the code has run.
+void Follower::answer(const CallArgs& call) {
+  walk_.at().give_results(call);
+  if (!is_on_tape() || !call.op->mutated_args || forgets_history(*call.op)) return;
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (call.op->mutated_args >> i & 1)
+      each_tensor(call.args[i], [](const Tensor& t) {
+        if (t.is_fake()) bump_version(t);
+      });
 }
 
 // A path that has the same steps so far and goes on as `fits` asks takes over.
@@ -134,20 +156,48 @@ bool Follower::takes_function(const autograd::FunctionCall& call,
   return true;
 }
 
+// Leaves get back the gradients that they had.
+void Follower::leave_tape() {
+  gradients_.give_back();
+  walk_.forget_tape();
+}
+
+namespace {
+
+std::vector<bool> have_histories(std::span<const Tensor> results) {
+  std::vector<bool> have;
+  for (const Tensor& t : results)
+    have.push_back(t.defined() && t.is_fake() && t.requires_grad() && autograd::node_of(t));
+  return have;
+}
+
+}  // namespace
+
 void Follower::finish() {
-  auto ends = [this] {
+  bool is_cut = walk_.path().has_breaks();
+  // The tape holds what it has saved as long as there is one.
+  bool keeps = !is_cut && !is_on_tape() && walk_.has_escapes(results_.tensors, gradients_);
+  std::vector<bool> histories;
+  if (is_on_tape()) histories = have_histories(results_.tensors);
+  auto ends = [&] {
     if (walk_.path().has_breaks()) return walk_.ends_segment(helpers_.segments);
-    return walk_.ends_whole(results_.tensors) &&
-           helpers_.holds(walk_.at().version(), walk_.at().frame().slots);
+    const PathVersion& version = walk_.at().version();
+    return !keeps && histories == version.recording->gradients.needs_history &&
+           walk_.ends_whole(results_.tensors, gradients_) &&
+           helpers_.holds(version, walk_.at().frame().slots);
   };
   if (ends() || changes_path(ends)) {
-    if (walk_.path().has_breaks()) finish_segments();
-    return;
+    if (walk_.path().has_breaks()) return finish_segments();
+    if (!is_on_tape()) return;
+    leave_tape();
+    if (!walk_.has_escapes(results_.tensors, gradients_)) return;
+    keeps = true;
   }
   size_t n = walk_.path().steps().size();
   difference_ = walk_.at().next_step() < n
                     ? message("it ends after {} of {} operations", walk_.at().next_step(), n)
-                    : "its results are others";
+                : keeps ? "it keeps a tensor beyond the call"
+                        : "its results are others";
   stop_following();
 }
 
@@ -160,8 +210,8 @@ void Follower::finish_segments() {
 }
 
 void Follower::stop_following() {
-  thread_modes.follower = nullptr;  // what comes now is recorded
   if (difference_.empty()) difference_ = "it does what is only recorded";
+  thread_modes.follower = nullptr;  // what comes now is recorded
   try {
     EnableGradGuard around_the_call(walk_.grad_enabled());
     trace_ = helpers_.record(walk_.path(), difference_);
@@ -173,6 +223,7 @@ void Follower::stop_following() {
   trace_scope_ = std::make_unique<TraceScope>(*trace_, *body_);
   thread_modes.excluded_outside = outside;
   walk_.become_recording(*trace_);
+  if (is_on_tape()) trace_->gradients() = std::move(gradients_);
 }
 
 namespace {

@@ -12,7 +12,13 @@
 // the body performed them, the fakes that the body holds become those of the recording, and it goes
 // on as if it had recorded from the start. So nothing runs twice and nothing is taken for granted.
 // Where the body looks at data, the segment ends as it did in the recording: it runs, and the body
-// goes on with what it gave. Cost: bench/call_overhead, `followed`.
+// goes on with what it gave.
+//
+// A body that calls backward() and must be one graph has been recorded through the tape: runs go
+// through it, too, so that the passes and the user's hooks and functions run over fakes, and their
+// operations are compared like all else. The gradients of leaves are the program's while the body
+// runs, and get back what they had; the code leaves what the body asked for. A recording that takes
+// over goes on with the tape as it is. Cost: bench/call_overhead, `followed`.
 //
 // Threads: a Follower lives on one thread.
 #pragma once
@@ -75,6 +81,9 @@ class Follower {
   /// A function, whose forward has been followed, where the recording had it.
   bool takes_function(const autograd::FunctionCall& call, const autograd::FunctionTensors& tensors);
   const Walk& walk() const { return walk_; }
+  /// Whether the body has a tape of its own.
+  bool is_on_tape() const { return first_.recording->has_backward; }
+  TouchedGradients& gradients() { return gradients_; }
   bool captures_scalars() const { return helpers_.captures_scalars; }
   bool is_one_graph() const { return helpers_.is_one_graph; }
   /// Goes on as a recording.
@@ -83,6 +92,8 @@ class Follower {
  private:
   struct Running;
   bool changes_path(FunctionRef<bool()> fits);
+  void answer(const CallArgs& call);
+  void leave_tape();
   void finish();
   void finish_segments();
   void finish_recording();
@@ -95,6 +106,7 @@ class Follower {
   const detail::Leaves& leaves_;
   const detail::Body* body_ = nullptr;
   BodyResults results_;
+  TouchedGradients gradients_;
   std::string difference_;  // empty: it does what is only recorded
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<TraceScope> trace_scope_;

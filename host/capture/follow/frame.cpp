@@ -36,9 +36,13 @@ Tensor fake_of(const GraphValue& value, StorageRef storage) {
 
 }  // namespace
 
-FrameStore::FrameStore(const Path& path, const Recording& recording) : path_(path) {
+FrameStore::FrameStore(const Path& path, const Recording& recording)
+    : path_(path), has_tape_(recording.has_backward) {
   find_symbols(recording);
   find_what_runs_change();
+  const std::vector<TensorGuard>& arguments = recording.guards.tensors;
+  for (uint32_t leaf = 0; has_tape_ && leaf < arguments.size(); ++leaf)
+    if (arguments[leaf].requires_grad) on_tape_.push_back(path.argument_objects()[leaf]);
 }
 
 FrameStore::~FrameStore() { delete spare_.load(); }
@@ -182,6 +186,7 @@ void FrameStore::add_objects(Frame& frame) const {
     }
     if (shared && !*shared) *shared = impl_of(fake)->storage_ref;
   });
+  for (uint32_t object : on_tape_) mark_requires_grad(frame.objects[object], true);
   frame.arguments.clear();
   for (uint32_t object : path_.argument_objects())
     frame.arguments.push_back(object == Path::no_object ? Tensor() : frame.objects[object]);
@@ -253,12 +258,23 @@ std::unique_ptr<Frame> FrameStore::lend(std::span<int64_t> symbols, size_t n_num
   return frame;
 }
 
+void FrameStore::forget_tape(Frame& frame) const {
+  for (const Tensor& t : frame.objects) {
+    if (!t.defined()) continue;
+    TensorImpl* impl = impl_of(t);
+    impl->grad.reset();
+    impl->base = Tensor();
+    if (t.requires_grad()) mark_requires_grad(t, false);
+  }
+  for (uint32_t object : on_tape_) mark_requires_grad(frame.objects[object], true);
+}
+
 void FrameStore::give_back(std::unique_ptr<Frame> frame, size_t steps) {
   for (const InPlaceStep& written : in_place_steps_) {
     if (written.step >= steps) break;
     const Tensor& t = frame->objects[written.object];
     impl_of(t)->extra->trace_value = written.value;
-    mark_requires_grad(t, written.requires_grad);
+    if (!has_tape_) mark_requires_grad(t, written.requires_grad);
   }
   for (uint32_t object : given_objects_)
     if (const Tensor& t = frame->objects[object]; t.defined())

@@ -46,6 +46,8 @@ class FrameStore {
   void replace_objects(Frame& frame, std::span<const uint32_t> objects) const;
   /// It may be lent again; `steps` of the path have been taken.
   void give_back(std::unique_ptr<Frame> frame, size_t steps);
+  /// What the tape has hung on the fakes of a run goes.
+  void forget_tape(Frame& frame) const;
 
  private:
   // A number that depends on symbols: where it stands in a frame, and which word it is.
@@ -77,6 +79,8 @@ class FrameStore {
   std::vector<SymbolicDims> symbolic_dims_;
   std::vector<InPlaceStep> in_place_steps_;
   std::vector<uint32_t> given_objects_;  // what segments give, which a run makes real
+  bool has_tape_;                        // runs have one, which says what needs a gradient
+  std::vector<uint32_t> on_tape_;        // then: arguments that do
   std::vector<bool> moves_;              // by number of the body: other things depend on it
   SymProgram program_;                   // the words
   std::atomic<Frame*> spare_{nullptr};   // the frame that was given back last

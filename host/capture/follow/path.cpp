@@ -62,7 +62,6 @@ bool is_assertion(const Node& node) {
 }
 
 std::string Path::why_not(const Recording& recording) {
-  if (recording.has_backward) return "it calls backward()";
   if (!recording.log_calls.empty()) return "it calls log functions";
   if (!recording.why_not_followed.empty()) return recording.why_not_followed;
   for (const SymbolInfo& symbol : recording.shape_env->symbols())
@@ -106,7 +105,8 @@ void Path::add_part(const Recording& recording, const Segment* segment) {
   numbers_of_values_.resize(object_of_.size(), no_value);
   add_inputs(part, segment ? segment->inputs : recording.inputs);
   part.first_object = static_cast<uint32_t>(objects_.size());
-  add_steps(part, number, segment ? segment->values_before : recording.values_before);
+  add_steps(part, number, segment ? segment->values_before : recording.values_before,
+            recording.grads_on);
   part.end_step = steps_.size();
   part.end_object = static_cast<uint32_t>(objects_.size());
   for (size_t k = 0; segment && k < segment->n_outputs; ++k) {
@@ -153,7 +153,8 @@ void Path::add_inputs(Part& part, std::span<const ValueOrigin> origins) {
   }
 }
 
-void Path::add_steps(const Part& part, uint32_t number, std::span<const ValueId> values_before) {
+void Path::add_steps(const Part& part, uint32_t number, std::span<const ValueId> values_before,
+                     const std::vector<bool>& grads_on) {
   const Graph& graph = *part.graph;
   for (NodeId n = 0; n < graph.nodes().size(); ++n) {
     const Node& node = graph.node(n);
@@ -173,11 +174,13 @@ void Path::add_steps(const Part& part, uint32_t number, std::span<const ValueId>
       object_of_[value] = object;
       numbers_of_values_[value] = current_[object] = value;
     }
-    auto grad = node.facts.find("grad");
+    auto fact = node.facts.find("grad");
+    bool grad = n < grads_on.size()        ? grads_on[n]
+                : fact == node.facts.end() ? thread_modes.grad_enabled
+                                           : fact->second == "on";
     steps_.push_back({&entry_of(node.op), number, n, static_cast<uint32_t>(n_args_),
                       static_cast<uint32_t>(node.args.size()), part.first_value + node.first_result,
-                      node.n_results, in_place,
-                      grad == node.facts.end() ? thread_modes.grad_enabled : grad->second == "on"});
+                      node.n_results, in_place, grad});
     n_args_ += node.args.size();
   }
 }

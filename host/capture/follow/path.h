@@ -121,7 +121,8 @@ class Path {
   void add_part(const Recording& recording, const Segment* segment);
   void add_inputs(Part& part, std::span<const ValueOrigin> origins);
   void add_last_uses(Part& part);
-  void add_steps(const Part& part, uint32_t number, std::span<const ValueId> values_before);
+  void add_steps(const Part& part, uint32_t number, std::span<const ValueId> values_before,
+                 const std::vector<bool>& grads_on);
   void add_arguments(const GuardSet& guards);
   void add_numbers(const Recording& recording);
   void add_symbol_words(const ShapeEnv& env);

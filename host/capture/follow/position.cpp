@@ -181,7 +181,8 @@ void Position::give_results(const CallArgs& call) {
     const Tensor& self = frame_->objects[static_cast<size_t>(step.in_place)];
     impl_of(self)->extra->trace_value = step.first_result;
     bool needs_grad = path().value(step.first_result).flags.requires_grad;
-    if (self.requires_grad() != needs_grad) mark_requires_grad(self, needs_grad);
+    bool is_up_to_tape = version_->recording->has_backward;
+    if (!is_up_to_tape && self.requires_grad() != needs_grad) mark_requires_grad(self, needs_grad);
     call.results[0] = Value::own(self);
   } else if (step.op->schema.returns_list()) {
     const Tensor* first = &frame_->objects[path().object_of(step.first_result)];
@@ -227,7 +228,7 @@ bool Position::may_change_to(const PathVersion& other, size_t n_parts) const {
   if (other.path->numbers().empty()) return true;
   std::vector<int64_t> numbers = numbers_for(*other.path);
   auto is_same = [&](const SharedSize& size) {
-    return size.place.arg >= frame_->slots.size() ||
+    return size.place.arg >= frame_->slots.size() || size.number >= numbers.size() ||
            frame_->slots[size.place.arg].head()->sizes[size.place.element] == numbers[size.number];
   };
   return std::ranges::all_of(other.recording->given.shared_sizes, is_same) &&
@@ -250,6 +251,15 @@ std::vector<int64_t> Position::numbers_for(const Path& other) const {
   return words;
 }
 
+namespace {
+
+void mark_objects(const Frame& frame) {
+  for (const Tensor& t : frame.objects)
+    if (t.defined()) impl_of(t)->extra->trace_id = frame.id;
+}
+
+}  // namespace
+
 void Position::change_to(const PathVersion& to) {
   const Path& from = path();
   std::vector<int64_t> numbers = numbers_for(*to.path);
@@ -265,6 +275,11 @@ void Position::change_to(const PathVersion& to) {
     if (mine.defined()) impl_of(mine)->extra->trace_id = frame_->id;
     if (old->objects[o].defined()) impl_of(old->objects[o])->extra->trace_id = old->id;
   }
+  if (to.recording->has_backward) {  // the tape has handles of its own that name the frame
+    std::swap(frame_->id, old->id);
+    mark_objects(*frame_);
+    mark_objects(*old);
+  }
   std::swap(frame_->arguments, old->arguments);
   std::swap(frame_->slots, old->slots);
   from.frames().give_back(std::move(old), 0);
@@ -272,7 +287,7 @@ void Position::change_to(const PathVersion& to) {
 
 // ---- the results of a body in one piece
 
-bool Position::fits_results(std::span<const Tensor> outputs) {
+bool Position::fits_results(std::span<const Tensor> outputs, const TouchedGradients& gradients) {
   const Recording& recorded = *version_->recording;
   if (outputs.size() != recorded.outputs.size()) return false;
   size_t slots_before = frame_->slots.size();
@@ -280,6 +295,10 @@ bool Position::fits_results(std::span<const Tensor> outputs) {
   bool all = true;
   for (size_t i = 0; all && i < outputs.size(); ++i)
     all = is_output(recorded.outputs[i], outputs[i]);
+  all = all && gradients.are_as_recorded(recorded.gradients,
+                                         [this](const ValueOrigin& origin, const Tensor& t) {
+                                           return is_output(origin, t);
+                                         });
   if (all && (!has_new_numbers_ || given_numbers_hold()))
     return frame_->slots.size() == path().n_slots();
   drop_slots(slots_before);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "capture/follow/frame.h"
+#include "capture/tape/grad_effects.h"
 #include "core/dispatch.h"
 #include "guards/tensor_numbers.h"
 
@@ -70,8 +71,9 @@ class Position {
   void give_results(const CallArgs& call);
   /// For people: what the operation is, and what was recorded in its place.
   std::string difference(const CallArgs& call);
-  /// Whether tensors are the results of a body in one piece, where all steps are done.
-  bool fits_results(std::span<const Tensor> outputs);
+  /// Whether tensors are the results of a body in one piece, where all steps are done, and
+  /// `gradients` what it has left in leaves.
+  bool fits_results(std::span<const Tensor> outputs, const TouchedGradients& gradients);
 
   /// Whether another path has the same steps so far, ended the same `n_parts` parts, and takes the
   /// captured tensors and numbers that the body has given.

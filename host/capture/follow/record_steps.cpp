@@ -1,9 +1,9 @@
 // Re-recording: steps of a path as operations of a trace.
 #include "capture/follow/record_steps.h"
 
-#include "capture/hooks.h"
 #include "capture/lazy_numbers.h"
 #include "capture/renamed.h"
+#include "capture/tape/hooks.h"
 #include "core/dispatch.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/stand_in.h"
@@ -96,7 +96,14 @@ void hand_over(Trace& trace, const Path& path, const Frame& frame, std::span<con
     bool is_held = held.defined() && held.head()->references.load(std::memory_order_relaxed) >
                                          1 + path.objects()[o].n_arguments;
     if (!is_held || !known[o].defined() || same_head(known[o], held)) continue;
-    trace.take_place(known[o].is_fake() ? known[o] : recorder_of_thread().as_fake(known[o]), held);
+    Tensor own = known[o].is_fake() ? known[o] : recorder_of_thread().as_fake(known[o]);
+    bool needs_grad = held.requires_grad();
+    uint64_t version = version_of(held);
+    trace.take_place(own, held);
+    if (!trace.is_on_tape()) continue;
+    // The tape has kept it as it was.
+    mark_requires_grad(held, needs_grad);
+    impl_of(held)->storage_ref->version = version;
   }
 }
 
@@ -143,6 +150,8 @@ void record_steps(Trace& trace, const Path& path, const Frame& frame, StepRange 
   // Pending steps are of one part.
   const Path::Part& part = path.parts()[first < end ? path.steps()[first].part : 0];
   Renamed renamed(*part.graph->shape_env, *trace.so_far().shape_env, BodySymbols::unrelated);
+  std::vector<ValueId> values;  // of the trace, by value of the path
+  if (trace.is_on_tape()) values.resize(path.values_before(end), no_value);
   for (const Path::Step& step : path.steps().subspan(first, end - first)) {
     ArgumentLists lists;
     std::vector<Value> args = arguments_of(path, frame, step, renamed, known, lists);
@@ -152,12 +161,14 @@ void record_steps(Trace& trace, const Path& path, const Frame& frame, StepRange 
     recorder_of_thread().record(call);
     each_result(call, [&](const Tensor& t, uint32_t r) {
       if (step.in_place < 0) known[path.object_of(step.first_result + r)] = t;
+      if (trace.is_on_tape()) values[step.first_result + r] = recorder_of_thread().value_of(t);
       take_hooks(trace, t, step.first_result + r, requests);
     });
     take_functions(trace, path, step, known, requests);
     for (Value& v : results) drop(v);
   }
   hand_over(trace, path, frame, known);
+  if (trace.is_on_tape()) trace.aliases() = AliasesOfTape(frame.id, std::move(values));
 }
 
 }  // namespace tenon

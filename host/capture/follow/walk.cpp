@@ -3,6 +3,7 @@
 
 #include "capture/follow/memory_of_run.h"
 #include "capture/follow/record_steps.h"
+#include "capture/rescue.h"
 #include "core/dispatch.h"
 #include "core/tensor/stand_in.h"
 #include "graph/record.h"
@@ -18,21 +19,20 @@ Walk::Walk(const detail::Leaves& leaves, const PathVersion& version)
 
 // ---- the end of the body in one piece
 
-bool Walk::ends_whole(std::span<const Tensor> outputs) {
-  return at_.next_step() == path().steps().size() && !has_escapes(outputs) &&
-         at_.fits_results(outputs) && has_requests_of(path().parts()[0]);
+bool Walk::ends_whole(std::span<const Tensor> outputs, const TouchedGradients& gradients) {
+  return at_.next_step() == path().steps().size() && at_.fits_results(outputs, gradients) &&
+         has_requests_of(path().parts()[0]);
 }
 
 // Whether somebody keeps a fake beyond the body.
-bool Walk::has_escapes(std::span<const Tensor> outputs) const {
-  auto n_outputs = static_cast<int32_t>(outputs.size());
+bool Walk::has_escapes(std::span<const Tensor> outputs, const TouchedGradients& gradients) const {
   for (size_t o = 0; o < at_.frame().objects.size(); ++o) {
     const Tensor& t = at_.frame().objects[o];
     if (!t.defined()) continue;
     int32_t others =
         t.head()->references.load(std::memory_order_relaxed) - 1 - path().objects()[o].n_arguments;
     if (others == 0) continue;
-    if (others > n_outputs) return true;
+    others -= gradients.references(t);
     for (const Tensor& out : outputs) others -= out.defined() && same_head(out, t);
     if (others) return true;
   }
@@ -161,21 +161,25 @@ void Walk::run_segment(const SegmentCalls& calls) {
   PauseRecording pause;
   detail::ResultTensors outputs;
   outputs.grow_to(part.outputs.size());
+  std::exception_ptr failure;
   {
     EnableGradGuard as_recorded(grad_);
     BroughtOnce once{requests};
     for (autograd::HookOnValue& on : requests.hooks) on.value -= part.first_value;
     autograd::RequestsOfCall brings(requests);
-    calls.run(*code_, inputs_.span(), symbols_.span(), outputs.span());
+    auto code = [&] { calls.run(*code_, inputs_.span(), symbols_.span(), outputs.span()); };
+    failure =
+        run_or_rescue(code, part.segment->graph, inputs_.span(), symbols_.span(), outputs.span());
   }
   Tensor* made = outputs.data();
   for (uint32_t object : part.outputs) {
     const Tensor& fake = frame.objects[object];
-    if (made->requires_grad()) mark_requires_grad(fake, true);
+    if (made->defined() && made->requires_grad()) mark_requires_grad(fake, true);
     impl_of(fake)->extra->concrete = std::move(*made++);
   }
   ++n_run_;
   let_go_behind(part);
+  if (failure) std::rethrow_exception(failure);
 }
 
 // As in a plain run, what no handle reaches any more is freed, which may run code of the program.

@@ -37,10 +37,12 @@ class Walk {
   bool grad_enabled() const { return grad_; }  ///< around the call
   bool may_change_to(const PathVersion& other) const { return at_.may_change_to(other, n_run_); }
 
-  /// Whether a body in one piece ends here with these results, and nothing else of it is held.
-  bool ends_whole(std::span<const Tensor> outputs);
-  /// Whether somebody holds a fake besides the results.
-  bool has_escapes(std::span<const Tensor> outputs) const;
+  /// Whether a body in one piece ends here with these results, and has left these gradients.
+  bool ends_whole(std::span<const Tensor> outputs, const TouchedGradients& gradients);
+  /// Whether somebody holds a fake besides the results and `gradients`.
+  bool has_escapes(std::span<const Tensor> outputs, const TouchedGradients& gradients) const;
+  /// A run with a tape of its own: its tensors have no histories from here on.
+  void forget_tape() { path().frames().forget_tape(at_.frame()); }
   /// Whether a pending step writes, or draws random numbers.
   bool has_written() const;
   /// Whether a pending step writes memory of a real tensor.

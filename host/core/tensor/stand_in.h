@@ -9,10 +9,10 @@ namespace tenon {
 inline bool same_head(const Tensor& a, const Tensor& b) { return a.head() == b.head(); }
 
 /// While a recorder runs: the tensor that a fake of a body stands for, if it is known. An undefined
-/// one for what has none yet. capture/grad_effects.cpp.
+/// one for what has none yet. capture/tape/grad_effects.cpp.
 extern Tensor (*object_behind_slot)(const Tensor& fake);
 /// While a recorder runs: is_same() was asked of a fake and of another tensor, which no guard sees.
-/// capture/grad_effects.cpp.
+/// capture/tape/grad_effects.cpp.
 extern void (*object_asked_slot)();
 
 /// What was a fake and is kept beyond its body stands for `real` from here on: it is the same as

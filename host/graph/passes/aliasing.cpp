@@ -2,6 +2,7 @@
 #include "graph/passes/aliasing.h"
 
 #include "graph/control_flow.h"
+#include "ops/op_ids.h"
 
 #include <algorithm>
 #include <numeric>
@@ -88,16 +89,21 @@ bool is_pure(const OpEntry& op) {
   return !(op.tags & impure) && op.mutated_args == 0 && op.n_returns > 0;
 }
 
-bool has_effects(const Graph& graph, bool random) {
+static bool is_check(const OpEntry& op) {
+  return op.id == OpId::aten__assert_async_default || op.id == OpId::aten__assert_async_msg ||
+         op.id == OpId::aten__assert_scalar_default;
+}
+
+bool has_effects(const Graph& graph, bool random, bool checks) {
   AliasClasses classes(graph);
   for (const Node& node : graph.nodes()) {
     const OpEntry& op = entry_of(node.op);
-    if (op.tags & TN_TAG_SIDE_EFFECT) return true;
+    if ((op.tags & TN_TAG_SIDE_EFFECT) && (checks || !is_check(op))) return true;
     if (random && (op.tags & TN_TAG_RANDOM)) return true;
     for (size_t i = 0; i < node.args.size(); ++i) {
       const Value& arg = node.args[i];
       if (arg.tag == Tag::opaque) return true;
-      if (arg.tag == Tag::graph && has_effects(*arg.as<Graph>(), random)) return true;
+      if (arg.tag == Tag::graph && has_effects(*arg.as<Graph>(), random, checks)) return true;
       bool writes_outside = false;
       if (i < 64 && (op.mutated_args >> i & 1))
         for_each_value(arg, [&](ValueId v) { writes_outside |= classes.is_external(v); });

@@ -44,8 +44,8 @@ bool has_opaque_body(const Node& node);
 /// Results depend on the arguments only, and nothing but the results is changed.
 bool is_pure(const OpEntry& op);
 /// Whether running the graph does more than compute its outputs: effects, writes to inputs or
-/// constants, and, where `random` is set, random numbers.
-bool has_effects(const Graph& graph, bool random);
+/// constants, and, where they are asked for, random numbers and checks that may throw.
+bool has_effects(const Graph& graph, bool random, bool checks = true);
 
 /// Both are tensors with the same words for dtype, device, sizes, strides and offset.
 bool same_meta(const GraphValue& a, const GraphValue& b);

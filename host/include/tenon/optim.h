@@ -131,6 +131,9 @@ class TENON_API SGD : public Optimizer {
  public:
   explicit SGD(const std::vector<Tensor>& parameters, const SGDOptions& options = {});
   void add_param_group(const std::vector<Tensor>& parameters, const SGDOptions& options);
+  void add_param_group(const std::vector<Tensor>& parameters) {
+    add_param_group(parameters, options_.front());
+  }
 
  private:
   void update(size_t group, const Tensor& parameter, const Tensor& grad,
@@ -149,6 +152,9 @@ class TENON_API Adam : public Optimizer {
  public:
   explicit Adam(const std::vector<Tensor>& parameters, const AdamOptions& options = {});
   void add_param_group(const std::vector<Tensor>& parameters, const AdamOptions& options);
+  void add_param_group(const std::vector<Tensor>& parameters) {
+    add_param_group(parameters, options_.front());
+  }
 
  private:
   void update(size_t group, const Tensor& parameter, const Tensor& grad,
@@ -167,6 +173,7 @@ class TENON_API AdamW : public Adam {
  public:
   explicit AdamW(const std::vector<Tensor>& parameters, const AdamWOptions& options = {});
   void add_param_group(const std::vector<Tensor>& parameters, const AdamWOptions& options);
+  void add_param_group(const std::vector<Tensor>& parameters) { Adam::add_param_group(parameters); }
 };
 
 struct RMSpropOptions {
@@ -177,6 +184,9 @@ class TENON_API RMSprop : public Optimizer {
  public:
   explicit RMSprop(const std::vector<Tensor>& parameters, const RMSpropOptions& options = {});
   void add_param_group(const std::vector<Tensor>& parameters, const RMSpropOptions& options);
+  void add_param_group(const std::vector<Tensor>& parameters) {
+    add_param_group(parameters, options_.front());
+  }
 
  private:
   void update(size_t group, const Tensor& parameter, const Tensor& grad,

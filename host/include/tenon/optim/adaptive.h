@@ -15,6 +15,9 @@ class TENON_API Adagrad : public Optimizer {
  public:
   explicit Adagrad(const std::vector<Tensor>& parameters, const AdagradOptions& options = {});
   void add_param_group(const std::vector<Tensor>& parameters, const AdagradOptions& options);
+  void add_param_group(const std::vector<Tensor>& parameters) {
+    add_param_group(parameters, options_.front());
+  }
 
  private:
   void update(size_t group, const Tensor& parameter, const Tensor& grad,
@@ -30,6 +33,9 @@ class TENON_API Adadelta : public Optimizer {
  public:
   explicit Adadelta(const std::vector<Tensor>& parameters, const AdadeltaOptions& options = {});
   void add_param_group(const std::vector<Tensor>& parameters, const AdadeltaOptions& options);
+  void add_param_group(const std::vector<Tensor>& parameters) {
+    add_param_group(parameters, options_.front());
+  }
 
  private:
   void update(size_t group, const Tensor& parameter, const Tensor& grad,
@@ -47,6 +53,9 @@ class TENON_API Adamax : public Optimizer {
  public:
   explicit Adamax(const std::vector<Tensor>& parameters, const AdamaxOptions& options = {});
   void add_param_group(const std::vector<Tensor>& parameters, const AdamaxOptions& options);
+  void add_param_group(const std::vector<Tensor>& parameters) {
+    add_param_group(parameters, options_.front());
+  }
 
  private:
   void update(size_t group, const Tensor& parameter, const Tensor& grad,
@@ -65,6 +74,9 @@ class TENON_API NAdam : public Optimizer {
  public:
   explicit NAdam(const std::vector<Tensor>& parameters, const NAdamOptions& options = {});
   void add_param_group(const std::vector<Tensor>& parameters, const NAdamOptions& options);
+  void add_param_group(const std::vector<Tensor>& parameters) {
+    add_param_group(parameters, options_.front());
+  }
 
  private:
   void update(size_t group, const Tensor& parameter, const Tensor& grad,
@@ -83,6 +95,9 @@ class TENON_API RAdam : public Optimizer {
  public:
   explicit RAdam(const std::vector<Tensor>& parameters, const RAdamOptions& options = {});
   void add_param_group(const std::vector<Tensor>& parameters, const RAdamOptions& options);
+  void add_param_group(const std::vector<Tensor>& parameters) {
+    add_param_group(parameters, options_.front());
+  }
 
  private:
   void update(size_t group, const Tensor& parameter, const Tensor& grad,

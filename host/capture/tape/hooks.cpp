@@ -1,5 +1,5 @@
 // Hooks that a body registers: at once where the tensor is known, else with the code that makes it.
-#include "capture/hooks.h"
+#include "capture/tape/hooks.h"
 
 #include "capture/follow/follow.h"
 #include "capture/trace.h"
@@ -99,8 +99,13 @@ HookHandle hook_in_trace(Trace& trace, const Tensor& t, const HookWish& wish) {
 const bool installed_hooks = (
     autograd::hook_slot =
         [](const Tensor& t, HookWish wish) {
-          if (Follower* follower = Follower::current())
+          Follower* follower = Follower::current();
+          if (follower && follower->is_on_tape()) {
+            bool is_made_here = t.is_fake() && !follower->walk().real_of(t).defined();
+            if (is_made_here) return wish.attach(t);
+          } else if (follower) {
             if (auto taken = follower->takes_hook(t, wish)) return *std::move(taken);
+          }
           Trace* trace = Trace::current();
           require(trace != nullptr, ErrorCode::unsupported,
                   "{}: not supported while a graph tracer records", wish.what);

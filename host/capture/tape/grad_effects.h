@@ -16,6 +16,12 @@
 
 namespace tenon {
 
+/// Whether nodes of the tape hang on the fakes of this thread's body themselves.
+bool is_on_own_tape();
+
+/// A graph with a backward of its own runs without a tape.
+void forget_tape(Graph& graph);
+
 /// Thrown out of a body that calls backward() in a recording without tape: record it once more.
 struct WantsTape {};
 
@@ -25,6 +31,9 @@ class TouchedGradients {
   bool has_touched(const Tensor& leaf) const;
   /// For the first time.
   void touch(const Tensor& leaf, bool reads);
+  bool has_any() const { return !touched_.empty(); }
+  /// Leaves get what the body has left, as far as segments have computed it.
+  void leave_computed() const;
   /// The leaves get back what they had; once.
   void give_back();
   /// Takes the histories off the outputs, with which the tape goes, so that nothing recorded is
@@ -33,6 +42,10 @@ class TouchedGradients {
   /// What the body left, where `leaf_origin` finds leaves and `gradient_origin` gradients.
   void finish(GradEffects& effects, FunctionRef<ValueOrigin(const Tensor&)> leaf_origin,
               FunctionRef<ValueOrigin(const Tensor&)> gradient_origin) const;
+  /// Whether a body that was followed has done the same by now, where `is` tells whether a tensor
+  /// is what the recording found at an origin.
+  bool are_as_recorded(const GradEffects& effects,
+                       FunctionRef<bool(const ValueOrigin&, const Tensor&)> is) const;
   /// How many references to the fake are held here.
   int32_t references(const Tensor& fake) const;
 
@@ -42,6 +55,8 @@ class TouchedGradients {
     Tensor leaf, before, after;
     bool found_without = false;
   };
+  const Tensor& left_in(const Touched& t) const;
+  bool is_changed(const Touched& t) const;
   std::vector<Touched> touched_;
   bool gave_back_ = false;
 };

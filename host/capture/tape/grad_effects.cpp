@@ -1,6 +1,7 @@
 // Gradients of leaves, around a recording and as its results.
-#include "capture/grad_effects.h"
+#include "capture/tape/grad_effects.h"
 
+#include "autograd/engine.h"
 #include "autograd/grad_state.h"
 #include "autograd/tape.h"
 #include "capture/follow/follow.h"
@@ -14,6 +15,17 @@
 namespace tenon {
 
 using autograd::GradState;
+
+bool is_on_own_tape() {
+  if (const Follower* follower = Follower::current()) return follower->is_on_tape();
+  const Trace* trace = Trace::current();
+  return trace && trace->is_on_tape();
+}
+
+void forget_tape(Graph& graph) {
+  for (ValueId v : graph.inputs()) graph.value(v).flags.requires_grad = false;
+  for (NodeId n = 0; n < graph.nodes().size(); ++n) graph.node(n).facts.erase("grad");
+}
 
 bool TouchedGradients::has_touched(const Tensor& leaf) const {
   return std::ranges::any_of(touched_, [&](const Touched& t) { return same_head(t.leaf, leaf); });
@@ -58,16 +70,52 @@ std::vector<bool> TouchedGradients::take_histories(std::span<const Tensor> outpu
   return had;
 }
 
+const Tensor& TouchedGradients::left_in(const Touched& t) const {
+  return gave_back_ ? t.after : autograd::ensure_state(t.leaf).grad;
+}
+
+bool TouchedGradients::is_changed(const Touched& t) const {
+  const Tensor& after = left_in(t);
+  return after.defined() ? !t.before.defined() || !same_head(after, t.before)
+                         : t.before.defined() || !t.found_without;
+}
+
+void TouchedGradients::leave_computed() const {
+  PauseRecording pause;
+  for (const Touched& t : touched_) {
+    if (!is_changed(t) || t.leaf.is_fake()) continue;
+    Tensor left = left_in(t);
+    if (left.defined() && left.is_fake()) left = concrete_of(left);
+    if (left.defined() == left_in(t).defined()) t.leaf.set_grad(left);
+  }
+}
+
 void TouchedGradients::finish(GradEffects& effects,
                               FunctionRef<ValueOrigin(const Tensor&)> leaf_origin,
                               FunctionRef<ValueOrigin(const Tensor&)> gradient_origin) const {
   for (const Touched& t : touched_) {
+    if (!t.found_without && !is_changed(t)) continue;
     ValueOrigin leaf = leaf_origin(t.leaf);
     if (t.found_without) effects.without_grad.push_back(leaf);
-    bool same = t.after.defined() ? t.before.defined() && same_head(t.after, t.before)
-                                  : !t.before.defined() && t.found_without;
-    if (!same) effects.left.push_back({leaf, gradient_origin(t.after)});
+    if (is_changed(t)) effects.left.push_back({leaf, gradient_origin(t.after)});
   }
+}
+
+// Captured tensors are asked for in the order in which finish() has met them.
+bool TouchedGradients::are_as_recorded(
+    const GradEffects& effects, FunctionRef<bool(const ValueOrigin&, const Tensor&)> is) const {
+  size_t n_without = 0, n_left = 0;
+  for (const Touched& t : touched_) {
+    if (t.found_without) {
+      if (n_without == effects.without_grad.size()) return false;
+      if (!is(effects.without_grad[n_without++], t.leaf)) return false;
+    }
+    if (!is_changed(t)) continue;
+    if (n_left == effects.left.size()) return false;
+    const GradEffects::Left& left = effects.left[n_left++];
+    if (!is(left.leaf, t.leaf) || !is(left.gradient, left_in(t))) return false;
+  }
+  return n_without == effects.without_grad.size() && n_left == effects.left.size();
 }
 
 int32_t TouchedGradients::references(const Tensor& fake) const {
@@ -78,15 +126,41 @@ int32_t TouchedGradients::references(const Tensor& fake) const {
 
 namespace {
 
+bool follows_on_tape() {
+  const Follower* follower = Follower::current();
+  return follower && follower->is_on_tape();
+}
+
 // The body meets a captured tensor as it is then.
 bool is_yet_to_be_met(const Tensor& t) {
   const Follower* follower = Follower::current();
   return follower && !t.is_fake() && !follower->walk().has_met(t);
 }
 
+// A body that is followed reads what is there; what it leaves goes there when its code has run.
+void touch_followed(Follower& follower, const Tensor& leaf, bool reads) {
+  TouchedGradients& gradients = follower.gradients();
+  if (!follower.is_on_tape() || gradients.has_touched(leaf)) return;
+  if (leaf.is_fake()) {
+    const Tensor& real = follower.walk().real_of(leaf);
+    if (!real.defined()) return;
+    autograd::ensure_state(leaf).grad = autograd::ensure_state(real).grad;
+  }
+  gradients.touch(leaf, reads);
+}
+
+// Code that computes more than one of them knows a gradient of each, as if there were a hook.
+void mark_sought(const char* what, std::span<const Tensor> sought) {
+  auto nothing = [](const Tensor&) { return autograd::HookHandle(); };
+  for (const Tensor& t : sought) {
+    bool is_result = t.defined() && t.is_fake() && t.requires_grad() && !t.is_leaf();
+    if (is_result) static_cast<void>(autograd::hook_slot(t, {what, true, nothing}));
+  }
+}
+
 const bool installed_grad_effects = [] {
   autograd::gradient_touched_slot = [](const Tensor& leaf, bool reads) {
-    if (thread_modes.follower) return;  // such bodies are recorded without the tape
+    if (Follower* follower = Follower::current()) return touch_followed(*follower, leaf, reads);
     Trace* trace = Trace::current();
     if (!trace || !trace->is_on_tape()) return;
     if (trace->gradients().has_touched(leaf) || is_made_by_body(leaf)) return;
@@ -95,10 +169,12 @@ const bool installed_grad_effects = [] {
     const Tensor& real = leaf.is_fake() ? concrete_of(leaf) : leaf;
     if (leaf.is_fake() && real.defined()) gradient = autograd::ensure_state(real).grad;
     trace->gradients().touch(leaf, reads);
-    if (reads && gradient.defined()) trace->inputs().lift_gradient(leaf, gradient);
+    // Who follows the body is given it by the body.
+    if (reads && gradient.defined() && trace->leaves_body_out)
+      trace->inputs().lift_gradient(leaf, gradient);
   };
   autograd::requires_grad_slot = [](const Tensor& t, bool value) {
-    if (is_yet_to_be_met(t)) return;
+    if (is_yet_to_be_met(t) || follows_on_tape()) return;
     Trace* trace = Trace::current();
     if (!trace) return;
     if (!t.is_fake() && !trace->inputs().stand_ins.fake_of(t).defined()) return;
@@ -107,13 +183,21 @@ const bool installed_grad_effects = [] {
     if (!t.is_fake()) return set_need(trace->inputs(), t, value);
     if (const Tensor& real = concrete_of(t); real.defined()) real.requires_grad_(value);
   };
-  autograd::leave_recording_slot = [](const char* what, std::vector<Tensor>& tensors) -> void* {
+  autograd::leave_recording_slot = [](const char* what, std::vector<Tensor>& tensors,
+                                      std::span<const Tensor> sought) -> void* {
+    if (is_on_own_tape()) {
+      require(!autograd::anomaly_mode().enabled, ErrorCode::unsupported,
+              "{} in a body that must be one graph: a DetectAnomalyGuard looks at each gradient, "
+              "which has no data there; leave out fullgraph",
+              what);
+      return nullptr;
+    }
+    mark_sought(what, sought);
     Follower* follower = Follower::current();
     if (!follower || !follower->passes_break()) {
       Trace* trace = Trace::current();
       require(trace != nullptr, ErrorCode::unsupported,
               "{}: not supported while a graph tracer records", what);
-      if (trace->is_on_tape()) return nullptr;
       if (trace->fullgraph) throw WantsTape();
     }
     return detail::enter_disabled(tensors, what);
@@ -130,8 +214,7 @@ const bool installed_grad_effects = [] {
       trace->graph_break("is_same() of an argument and another tensor");
   };
   autograd::behind_fake_slot = [](const Tensor& fake) -> Tensor {
-    const Trace* trace = Follower::current() ? nullptr : Trace::current();
-    return trace && trace->is_on_tape() ? Tensor() : object_behind_slot(fake);
+    return is_on_own_tape() ? Tensor() : object_behind_slot(fake);
   };
   return true;
 }();

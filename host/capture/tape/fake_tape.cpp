@@ -4,6 +4,7 @@
 #include "autograd/tape.h"
 #include "autograd/tape_requests.h"
 #include "capture/follow/follow.h"
+#include "capture/tape/grad_effects.h"
 #include "capture/trace.h"
 #include "core/dispatch.h"
 #include "graph/record.h"
@@ -54,12 +55,6 @@ Known known_of(const Tensor& fake) {
   return trace ? Known{maker_in_trace(*trace, fake), concrete_of(fake)} : Known{};
 }
 
-// Whether nodes of the tape hang on the fakes themselves: what has none there is a leaf.
-bool is_on_own_tape() {
-  const Trace* trace = Follower::current() ? nullptr : Trace::current();
-  return trace && trace->is_on_tape();
-}
-
 // The real tensor may be that of before the operations that wait.
 bool stands_for(const Tensor& real, const Tensor& fake) {
   return real.defined() && real.requires_grad() == fake.requires_grad();
@@ -69,6 +64,7 @@ const bool installed_fake_tape = [] {
   autograd::is_leaf_slot = [](const Tensor& fake) {
     if (!fake.requires_grad()) return true;
     Known known = known_of(fake);
+    // What has no node on a tape of its own is a leaf.
     if (!stands_for(known.real, fake)) return !known.maker || is_on_own_tape();
     PauseRecording pause;
     return known.real.is_leaf();

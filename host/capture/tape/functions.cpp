@@ -6,7 +6,7 @@
 #include "autograd/tape.h"
 #include "capture/body_scope.h"
 #include "capture/follow/follow.h"
-#include "capture/hooks.h"
+#include "capture/tape/hooks.h"
 #include "capture/trace.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
@@ -93,7 +93,7 @@ std::vector<Tensor> record_function(FunctionCall& call) {
   Trace* trace = follower ? nullptr : Trace::current();
   require(follower || trace, ErrorCode::unsupported,
           "{}: a function with a derivative of its own cannot be recorded into a graph", call.name);
-  if (trace && trace->is_on_tape()) return call.run(call.inputs);
+  if (is_on_own_tape()) return call.run(call.inputs);
   FunctionTensors tensors = call.run_forward();
   follower = Follower::current();
   if (follower && follower->takes_function(call, tensors)) return tensors.results;
