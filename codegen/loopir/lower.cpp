@@ -235,13 +235,15 @@ void GraphLowering::lower_node(uint32_t number, const node& n) {
   std::set<uint32_t> nodes{number};
   for_each_operand(n, [&](uint32_t v) { nodes.insert(nodes_of_[v].begin(), nodes_of_[v].end()); });
   size_t first = program_.steps.size();
+  auto first_new = static_cast<Id>(program_.buffers.size());
   bool is_view = (n.tags & TN_TAG_VIEW) != 0;  // no work; its result is its operand's memory
   if (to_.options.externs.contains(number) && !is_view)
     lower_extern(to_, n);
   else
     lower_node_by_rules(n);
   for (uint32_t r = 0; r < n.n_results; ++r)
-    if (is_seen_by_place_[n.first_result + r]) lay_out_as_promised(to_, n.first_result + r);
+    if (is_seen_by_place_[n.first_result + r])
+      lay_out_as_promised(to_, n.first_result + r, first_new);
   mark_loops(program_, first, nodes);
   for (uint32_t r = 0; r < n.n_results; ++r) {
     Id v = n.first_result + r;

@@ -20,8 +20,9 @@ bool looks_by_place(const tenon::plugin::graph& graph, const tenon::plugin::node
 /// By graph value: whether an op looks at its storage by place.
 std::vector<bool> values_seen_by_place(const tenon::plugin::graph& graph);
 
-/// Puts a result that was just made into memory as the graph promises it.
-void lay_out_as_promised(Lowering& to, uint32_t value);
+/// Puts a result that was just made into memory of its own as the graph promises it. Its node made
+/// the buffers from `first_new` on.
+void lay_out_as_promised(Lowering& to, uint32_t value, Id first_new);
 
 /// What an op that looks at memory by place gets for this operand.
 View promised_view(Lowering& to, uint32_t value, const char* name);

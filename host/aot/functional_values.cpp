@@ -140,6 +140,13 @@ void FunctionalValues::add_shared_memory(const SharedInput& shared, uint32_t pos
   bases_.back().made = aliases_[graph_.inputs()[widest]]->value;
 }
 
+std::set<uint32_t> FunctionalValues::written_inputs() const {
+  std::set<uint32_t> out;
+  for (const Base& base : bases_)
+    if (base.position != no_value && base.generation) out.insert(base.position);
+  return out;
+}
+
 // as_strided looks at memory by place, whatever the tensor's own strides are.
 void FunctionalValues::check_strided(const Alias& alias) const {
   const Base& base = bases_[alias.base];

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -58,6 +59,8 @@ class FunctionalValues {
   const Alias& alias(ValueId id) const { return *aliases_[id]; }
   const Base& base_of(const Alias& alias) const { return bases_[alias.base]; }
   const std::deque<Base>& bases() const { return bases_; }
+  /// The positions of inputs of the functional graph whose memory has been written.
+  std::set<uint32_t> written_inputs() const;
 
   /// A value in memory of its own.
   void add_memory(ValueId id, Base base);

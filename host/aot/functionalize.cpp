@@ -19,6 +19,7 @@
 #include "graph/passes/passes.h"
 #include "ops/custom_op.h"
 #include "ops/decompose.h"
+#include "ops/op_ids.h"
 #include "ops/op_table.h"
 
 #include <algorithm>
@@ -198,6 +199,8 @@ Lowered Functionalizer::run() {
   out_.n_original_outputs = graph_.outputs().size();
   recorder_.opens = [this](const OpEntry& op) {
     const CustomOp* added = custom_op_of(op);
+    // The view that a copy by place is made of is one to check.
+    if (&op == &entry_of(OpId::aten_as_strided_copy_default)) return true;
     return (options_.decomposes && options_.decomposes(op)) || is_view_by_another(op) ||
            (added && added->seen_through);
   };
@@ -219,6 +222,8 @@ Lowered Functionalizer::run() {
   }
   if (out_.derivative) rank_tangents(graph_, out_);
   out_.graph = finish();
+  ShapeEnvScope symbols(*recorder_.shape_env());
+  check_reach(*out_.graph, values_.written_inputs());
   return std::move(out_);
 }
 

@@ -11,8 +11,10 @@
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
 #include "ops/op_table.h"
+#include "ops/shapes.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 namespace tenon {
@@ -152,6 +154,58 @@ SharedExtent extent_of(const Graph& graph, const SharedInput& shared) {
     size = sym_max(size, (last + 1) * width_of(m) - first);
   }
   return {first, size};
+}
+
+namespace {
+
+SymInt span_of_values(const GraphValue& v) {
+  SymInt span = 1;
+  for (size_t d = 0; d < v.meta.sizes.size(); ++d)
+    span = span + (v.meta.sizes[d] - 1) * v.meta.strides[d];
+  return span;
+}
+
+// Whether a view by place certainly shows nothing but what the input shows, which has no gaps.
+bool stays_within(const GraphValue& seen, const GraphValue& input) {
+  SymInt elements = span_of_values(input);
+  if (!guard_or_false(elements == product(list_of(input.meta.sizes)))) return false;
+  const int64_t wide = itemsize(input.meta.dtype), own = itemsize(seen.meta.dtype);
+  return guard_or_false(seen.offset * own >= input.offset * wide) &&
+         guard_or_false((seen.offset + span_of_values(seen)) * own <=
+                        (input.offset + elements) * wide);
+}
+
+// The position of the input that a node's result is a view of.
+std::optional<uint32_t> viewed_input(const Graph& graph, const Node& node) {
+  const uint32_t group = graph.value(node.first_result).alias_group;
+  auto is_viewed = [&](const Value& a) {
+    return a.tag == Tag::ref && graph.value(static_cast<ValueId>(a.payload)).alias_group == group;
+  };
+  for (const Node* at = &node; group != 0;) {
+    auto viewed = std::ranges::find_if(at->args, is_viewed);
+    if (viewed == at->args.end()) break;
+    const GraphValue& v = graph.value(static_cast<ValueId>(viewed->payload));
+    if (v.source == ValueSource::input) return v.source_index;
+    if (v.source != ValueSource::node) break;
+    at = &graph.node(v.source_index);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void check_reach(const Graph& functional, const std::set<uint32_t>& written) {
+  if (written.empty()) return;
+  for (const Node& node : functional.nodes()) {
+    if (!(entry_of(node.op).def->tags & OpTags::by_place) || node.n_results == 0) continue;
+    const GraphValue& seen = functional.value(node.first_result);
+    std::optional<uint32_t> position = viewed_input(functional, node);
+    if (!position || written.size() == written.count(*position)) continue;
+    require(stays_within(seen, functional.value(functional.inputs()[*position])),
+            ErrorCode::unsupported,
+            "as_strided of an argument shows memory beyond it, where another argument that is "
+            "written may lie; call it on the tensor that shows it all, or clone one of them");
+  }
 }
 
 }  // namespace tenon

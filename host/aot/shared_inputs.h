@@ -3,6 +3,8 @@
 
 #include "aot/lower.h"
 
+#include <set>
+
 namespace tenon {
 
 /// Groups of inputs that overlap where the graph writes one of them. Sizes that are symbolic count
@@ -14,5 +16,9 @@ struct SharedExtent {
   SymInt first, size;
 };
 SharedExtent extent_of(const Graph& graph, const SharedInput& shared);
+
+/// Throws where the functional graph looks by place beyond one of its inputs while another input,
+/// which may lie there, is written: nothing guards what is around an input. `written`: positions.
+void check_reach(const Graph& functional, const std::set<uint32_t>& written);
 
 }  // namespace tenon

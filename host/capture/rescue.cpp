@@ -36,6 +36,16 @@ void compute_until_failure(const std::shared_ptr<Graph>& graph,
 
 }  // namespace
 
+bool is_refusal_in_flight() {
+  try {
+    throw;
+  } catch (const UserError& error) {
+    return error.code() == ErrorCode::graph_break || error.code() == ErrorCode::unsupported;
+  } catch (...) {
+    return false;
+  }
+}
+
 std::exception_ptr run_or_rescue(FunctionRef<void()> code, const std::shared_ptr<Graph>& graph,
                                  std::span<detail::TensorHead*> inputs,
                                  std::span<const int64_t> symbols, std::span<Tensor> outputs) {

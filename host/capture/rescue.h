@@ -18,6 +18,9 @@
 
 namespace tenon {
 
+/// While an error is handled: whether it says that a body cannot be recorded as one graph.
+bool is_refusal_in_flight();
+
 /// Runs the code of `graph`. Where it throws, gives the error, and the outputs that are known by
 /// then; the others are undefined. All of them are where the graph has effects, which must not happen
 /// twice.

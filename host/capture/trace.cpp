@@ -385,6 +385,7 @@ Recording Trace::run(const detail::Body& body) {
 }
 
 void Trace::failed() {
+  if (is_on_tape() && is_refusal_in_flight()) return;
   gradients_.give_back();
   std::vector<Tensor> kept = escaped_of(recorder_.live_fakes(), {});
   std::exception_ptr failure;

@@ -141,8 +141,9 @@ Json to_json(const std::string& name, const Tensor& t) {
 void print_report(const RunReport& report, bool is_loaded) {
   for (const auto& [name, t] : report.outputs) {
     Summary s = summary_of(t);
-    print(message("{}: {}, min {}, max {}, mean {}{}\n", name, to_text(t), s.least, s.greatest,
-                  s.mean, s.not_finite ? message(", {} not finite", s.not_finite) : ""));
+    print(message("{}: {}, min {}, max {}, mean {}{}\n", name, symbolic_text(t), s.least,
+                  s.greatest, s.mean,
+                  s.not_finite ? message(", {} not finite", s.not_finite) : ""));
   }
   double best = *std::min_element(report.us.begin(), report.us.end());
   double took = is_loaded ? report.load_ms : report.compile_ms;

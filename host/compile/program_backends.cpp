@@ -98,6 +98,7 @@ std::shared_ptr<Artifact> compile_with(const std::string& name, const BackendFun
     // What the backend asks about sizes becomes a condition of its code.
     std::optional<ShapeEnvScope> sizes;
     if (request.graph->shape_env) sizes.emplace(*request.graph->shape_env);
+    SymbolicTexts texts;
     CompiledCode code = backend(Graph(request.graph), examples_of(*request.graph));
     require(code != nullptr, "it returned no code");
     return std::make_shared<ProgramArtifact>(request.graph, std::move(code));

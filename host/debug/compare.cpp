@@ -40,10 +40,10 @@ bool is_exact(Dtype dtype) { return is_integral(dtype) || dtype == Dtype::bool_;
 
 std::string problem_of(const Tensor& found, const Tensor& expected, bool any_dtype) {
   if (!found.defined() || !expected.defined())
-    return message("expected {}, found {}", to_text(expected), to_text(found));
-  bool same_sizes = to_text(found.sizes()) == to_text(expected.sizes());
+    return message("expected {}, found {}", symbolic_text(expected), symbolic_text(found));
+  bool same_sizes = symbolic_text(found.sizes()) == symbolic_text(expected.sizes());
   if (!same_sizes || (!any_dtype && found.dtype() != expected.dtype()))
-    return message("expected {}, found {}", to_text(expected), to_text(found));
+    return message("expected {}, found {}", symbolic_text(expected), symbolic_text(found));
   return "";
 }
 

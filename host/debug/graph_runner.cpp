@@ -52,7 +52,7 @@ class WithGradients {
   const Tensor& operator[](size_t i) const { return given_[i]; }
   void write_back() const {
     for (size_t i : copied_)
-      if (to_text(inputs_[i].sizes()) == to_text(given_[i].sizes()))
+      if (symbolic_text(inputs_[i].sizes()) == symbolic_text(given_[i].sizes()))
         inputs_[i].detach().copy_(given_[i].detach());
   }
 
@@ -137,9 +137,10 @@ void GraphRunner::check_sizes(std::span<const Tensor> inputs,
       if (!size.is_symbolic()) continue;
       std::optional<SymValue> wanted = value_in_call(size.expr(), *graph_, symbols);
       int64_t found = inputs[i].size(static_cast<int64_t>(d)).word();
-      require(
-          !wanted || wanted->integer() == found, "input {}: dimension {} must be {} = {}, found {}",
-          display_name(*graph_, graph_->inputs()[i]), d, to_text(size), wanted->integer(), found);
+      require(!wanted || wanted->integer() == found,
+              "input {}: dimension {} must be {} = {}, found {}",
+              display_name(*graph_, graph_->inputs()[i]), d, symbolic_text(size), wanted->integer(),
+              found);
     }
   }
   for (const Expr* condition : assumed_)
@@ -171,12 +172,12 @@ void GraphRunner::check_input(size_t i, const Tensor& input) const {
   if (value.kind != ValueKind::tensor) return;
   bool fits = input.dtype() == value.meta.dtype && input.device() == value.meta.device &&
               static_cast<size_t>(input.dim()) == value.meta.sizes.size();
-  require(fits, "input {}: expected {}, found {}", name, to_text(value), to_text(input));
+  require(fits, "input {}: expected {}, found {}", name, to_text(value), symbolic_text(input));
   for (size_t d = 0; d < value.meta.sizes.size(); ++d)
     require(value.meta.sizes[d].is_symbolic() ||
                 value.meta.sizes[d].word() == input.size(static_cast<int64_t>(d)).word(),
-            "input {}: dimension {} must be {}, found {}", name, d, to_text(value.meta.sizes[d]),
-            to_text(input));
+            "input {}: dimension {} must be {}, found {}", name, d,
+            symbolic_text(value.meta.sizes[d]), symbolic_text(input));
 }
 
 std::vector<Tensor> GraphRunner::placed(std::vector<Tensor> inputs) const {

@@ -108,7 +108,7 @@ CheckedTensor compare_output(size_t index, const Tensor& found, const Tensor& ex
 
 bool may_be_rounding(const CheckedTensor& checked, const Tensor& found, const Tensor& expected) {
   return !checked.result.ok && is_floating(expected.dtype()) && found.dtype() == expected.dtype() &&
-         to_text(found.sizes()) == to_text(expected.sizes());
+         symbolic_text(found.sizes()) == symbolic_text(expected.sizes());
 }
 
 // The call anew, since the first one may have written its inputs; empty where double precision

@@ -64,7 +64,8 @@ std::string shape_difference(const Tensor& found, const Tensor& expected) {
   for (size_t d = 0; same && d < found.sizes().size(); ++d)
     same = plain_or(found.sizes()[d], expected.sizes()[d].word()) == expected.sizes()[d].word();
   return same ? ""
-              : message("shape {}, expected {}", to_text(found.sizes()), to_text(expected.sizes()));
+              : message("shape {}, expected {}", symbolic_text(found.sizes()),
+                        symbolic_text(expected.sizes()));
 }
 
 // The stride of a dimension of size 1 means nothing.
@@ -73,8 +74,8 @@ std::string stride_difference(const Tensor& found, const Tensor& expected) {
   for (size_t d = 0; d < found.sizes().size(); ++d)
     if (expected.sizes()[d].word() != 1 &&
         plain_or(found.strides()[d], expected.strides()[d].word()) != expected.strides()[d].word())
-      return message("strides {}, expected {} (shape {})", to_text(found.strides()),
-                     to_text(expected.strides()), to_text(expected.sizes()));
+      return message("strides {}, expected {} (shape {})", symbolic_text(found.strides()),
+                     symbolic_text(expected.strides()), symbolic_text(expected.sizes()));
   return "";
 }
 

@@ -28,7 +28,7 @@ TensorMeta stacked(SymInt n, const TensorMeta& slice) {
 }
 
 std::string text_of(const TensorMeta& meta) {
-  return std::string(name_of(meta.dtype)) + to_text(list_of(meta.sizes));
+  return std::string(name_of(meta.dtype)) + symbolic_text(list_of(meta.sizes));
 }
 
 // Whether one can be given for the other: sizes that may be equal are left to the run.

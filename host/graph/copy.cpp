@@ -142,7 +142,7 @@ void GraphCopy::replace(ValueId original, Tensor by) {
   }
   require(fits, "%{}: expected {}, found {}; a value keeps its dtype, device and sizes",
           display_name(from_, original), to_text(from_.value(original)),
-          by.defined() ? to_text(by) : "none");
+          by.defined() ? symbolic_text(by) : "none");
   if (!same_layout)
     by = copy(
         empty_strided(list_of(meta.sizes), list_of(meta.strides), meta.dtype, {}, meta.device), by);

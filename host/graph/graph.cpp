@@ -154,13 +154,13 @@ void Graph::erase_nodes(const std::vector<bool>& dead) {
 std::string to_text(const GraphValue& value) {
   switch (value.kind) {
     case ValueKind::tensor:
-      return std::string(name_of(value.meta.dtype)) + to_text(list_of(value.meta.sizes));
+      return std::string(name_of(value.meta.dtype)) + symbolic_text(list_of(value.meta.sizes));
     case ValueKind::sym_int:
-      return "int " + to_text(value.scalar);
+      return "int " + symbolic_text(value.scalar);
     case ValueKind::sym_float:
-      return "float " + to_text(value.scalar);
+      return "float " + symbolic_text(value.scalar);
     case ValueKind::sym_bool:
-      return "bool " + to_text(value.scalar);
+      return "bool " + symbolic_text(value.scalar);
     default:
       return "none";
   }

@@ -203,7 +203,7 @@ void crosscheck(const CallArgs& call, const Answer& known, BoxedFn run) {
   if (equal) return;
   std::string args;
   for (uint32_t i = 0; i < call.n_args; ++i)
-    if (call.args[i].tag == Tag::tensor) args += " " + to_text(*call.args[i].as<Tensor>());
+    if (call.args[i].tag == Tag::tensor) args += " " + symbolic_text(*call.args[i].as<Tensor>());
   for (uint32_t r = 0; r < call.n_results; ++r) drop(call.results[r]);
   ensure(false, message("the meta function of {} gives another answer than before for{}",
                         call.op->name, args));

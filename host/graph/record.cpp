@@ -169,7 +169,7 @@ Tensor GraphRecorder::as_fake(const Tensor& t) {
       "a tensor ({}) of another compiled call is used in this one; that call ended with an "
       "error before the tensor was computed, or still runs on another thread: assign the tensor "
       "anew, or only use it in the body that made it",
-      to_text(t));
+      symbolic_text(t));
   return lift ? lift(t) : add_constant(t, "");
 }
 

@@ -126,9 +126,9 @@ void Verifier::check_tensor(ValueId v) {
   if (value.source != ValueSource::constant || !problems_.empty()) return;
   const Tensor& tensor = graph_.constant(v);
   if (!tensor.defined() || tensor.dtype() != value.meta.dtype ||
-      to_text(tensor.sizes()) != to_text(list_of(value.meta.sizes)))
+      symbolic_text(tensor.sizes()) != symbolic_text(list_of(value.meta.sizes)))
     problem("constant {} is described as {}, its tensor is {}", value_name(v), to_text(value),
-            to_text(tensor));
+            symbolic_text(tensor));
 }
 
 void Verifier::check_value(ValueId v) {

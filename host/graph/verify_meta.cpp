@@ -220,15 +220,15 @@ class MetaVerifier {
     TensorMeta said = source_.meta(value.meta);
     bool fits = trial_ ? may_be_same(fake.sizes(), list_of(said.sizes))
                        : same(fake.sizes(), list_of(said.sizes));
-    if (!fits) return message("shape is {}", to_text(fake.sizes()));
+    if (!fits) return message("shape is {}", symbolic_text(fake.sizes()));
     return trial_ ? "" : layout_difference(value, fake);
   }
 
   std::string layout_difference(const GraphValue& value, const Tensor& fake) const {
     if (!same(fake.strides(), list_of(value.meta.strides)))
-      return message("strides are {}", to_text(fake.strides()));
+      return message("strides are {}", symbolic_text(fake.strides()));
     if (!same(sym_offset_of(fake), value.offset))
-      return message("offset is {}", to_text(sym_offset_of(fake)));
+      return message("offset is {}", symbolic_text(sym_offset_of(fake)));
     return "";
   }
 

@@ -62,7 +62,7 @@ void LaidOutInputs::lay_out(size_t input, const std::vector<int64_t>& strides) {
     require(strides[d] != 0 || given.size(static_cast<int64_t>(d)).word() <= 1,
             "input {}: expected a tensor whose elements of dimension {} are one in memory, as "
             "expand() gives it; found {}",
-            display_name(graph_, graph_.inputs()[input]), d, to_text(given));
+            display_name(graph_, graph_.inputs()[input]), d, symbolic_text(given));
   Tensor copy = make_tensor(given.sizes(), SymIntList(IntList(strides)), given.dtype());
   copy.copy_(given);
   if (replaced_.empty()) replaced_.assign(given_.begin(), given_.end());

@@ -111,9 +111,9 @@ std::string Tree::describe() const {
     case Tree::Kind::none:
       return "none";
     case Tree::Kind::tensor:
-      return to_text(tensor_);
+      return symbolic_text(tensor_);
     case Tree::Kind::number:
-      return to_text(number_);
+      return symbolic_text(number_);
     case Tree::Kind::text:
       return "\"" + text_ + "\"";
     default:

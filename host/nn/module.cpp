@@ -228,7 +228,7 @@ StateDifference Module::load_state_dict(const StateDict& state, bool strict) {
     auto at = state.find(name);
     if (at == state.end())
       difference.missing.push_back(name);
-    else if (to_text(at->second.sizes()) != to_text(t.sizes()))
+    else if (symbolic_text(at->second.sizes()) != symbolic_text(t.sizes()))
       shapes += message("\n  {}: expected {}, found {}", name, t, at->second);
   }
   for (const auto& [name, t] : state)

@@ -73,7 +73,7 @@ void Optimizer::add_group(const std::vector<Tensor>& parameters, double lr, doub
     require(p.defined() && p.is_leaf() && is_floating(p.dtype()),
             "optimizer: expected floating leaves as parameters, found {}; pass what "
             "module.parameters() gives",
-            p.defined() ? to_text(p) : "an undefined tensor");
+            p.defined() ? symbolic_text(p) : "an undefined tensor");
     require(known.insert(p.head()).second,
             "optimizer: parameter number {} ({}) is there twice; each belongs to one group",
             group.slots.size(), p);
@@ -138,7 +138,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
     auto at = state.find(name);
     require(at != state.end(), "optimizer: the state has no {}; is it that of another optimizer?",
             name);
-    require(to_text(at->second.sizes()) == to_text(t.sizes()),
+    require(symbolic_text(at->second.sizes()) == symbolic_text(t.sizes()),
             "optimizer: {}: expected {}, found {}; is it that of another model?", name, t,
             at->second);
   }

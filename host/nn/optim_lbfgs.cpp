@@ -162,7 +162,7 @@ double LBFGS::evaluate(const std::function<Tensor()>& closure, Tensor* loss) {
   Tensor found = closure();
   require(found.defined() && found.numel() == 1,
           "LBFGS: the closure must return the loss, one number, found {}",
-          found.defined() ? to_text(found) : "an undefined tensor");
+          found.defined() ? symbolic_text(found) : "an undefined tensor");
   ++n_evaluations_;
   if (loss) *loss = found;
   double value = number_of(found.detach());

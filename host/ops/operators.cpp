@@ -49,7 +49,7 @@ Tensor Tensor::operator[](SymInt index) const {
   if (!defined()) detail::fail_undefined("operator[]");
   return tenon::select(*this, 0, index);
 }
-Tensor Tensor::operator[](const Tensor& index) const {
+const Tensor Tensor::operator[](const Tensor& index) const {  // NOLINT: see its declaration
   if (!defined()) detail::fail_undefined("operator[]");
   return tenon::index(*this, {index});
 }

@@ -242,15 +242,28 @@ Dims dense_strides(SymIntList sizes, const InlineVector<size_t, 8>& inner_to_out
   return out;
 }
 
+// Whether a condition on sizes holds: the facts or a guard tell, so that a call with another answer
+// is recorded anew. Of run-time sizes the example tells.
+bool holds(SymBool condition, bool of_example) {
+  if (!condition.is_symbolic()) return condition.guard_bool();
+  ShapeEnv* env = current_shape_env();
+  return env ? env->guard_or(condition.expr(), of_example) : of_example;
+}
+
+bool is_zero(SymInt v) { return v.is_symbolic() ? holds(v == 0, hint(v) == 0) : v.word() == 0; }
+
+bool is_less(SymInt a, SymInt b) {
+  if (!a.is_symbolic() && !b.is_symbolic()) return a.word() < b.word();
+  return holds(a < b, hint(a) < hint(b));
+}
+
 // -1: a lies inside of b, 1: outside, 0: the operands leave it open. The first operand that decides
-// wins; a stride of 0 decides nothing.
+// wins; a stride of 0 decides nothing. Sizes are asked for only where strides are equal.
 int compare_dims(size_t a, size_t b, const std::vector<Dims>& strides, SymIntList sizes) {
   for (const Dims& s : strides) {
-    int64_t x = hint(s[a]), y = hint(s[b]);
-    if (x == 0 || y == 0) continue;
-    if (x < y) return -1;
-    if (x > y) return 1;
-    if (hint(sizes[a]) > hint(sizes[b])) return 1;
+    if (is_zero(s[a]) || is_zero(s[b])) continue;
+    if (is_less(s[a], s[b])) return -1;
+    if (is_less(s[b], s[a]) || is_less(sizes[b], sizes[a])) return 1;
   }
   return 0;
 }

@@ -164,5 +164,24 @@ TENON_PROGRAM(ANumberChangesItsKind, 4) {
   }
 }
 
+// A bound that no element can reach bounds nothing, also where it changes between calls.
+TENON_PROGRAM(BoundsBeyondTheDtype, 30) {
+  for (Dtype dtype : {Dtype::u8, Dtype::i8, Dtype::i16, Dtype::i32, Dtype::i64}) {
+    auto f = run.compile([](const Tensor& x, int64_t k) {
+      return std::tuple(x.clamp(-k, k), x.clamp_min(k), x.clamp_max(k));
+    });
+    Tensor x = tensor({0, 3, 100, 1}).to(dtype);
+    for (int64_t k : std::vector<int64_t>{1, 2, -1, 300, -300, 70000, -70000, 5'000'000'000, 100}) {
+      auto [both, low, high] = f(x, k);
+      run.log(both, low, high);
+    }
+  }
+}
+
+TENON_PROGRAM(ATruthTimesANumber, 3) {
+  auto f = run.compile([](const Tensor& x, int64_t k) { return x.add(x, k); });
+  for (int64_t k : {1, 2, -1, 0, -3}) run.log(f(tensor({1, 0}).to(Dtype::bool_), k));
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -2,6 +2,7 @@
 #include "loopir/lowering.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace loopir {
 
@@ -55,16 +56,30 @@ bool is_bounding(const node& n) {
   return std::ranges::find(names, sv(n.op_name)) != std::end(names);
 }
 
-// A bound that no element can reach bounds nothing: -1 is 0 for u8, not 255.
-tn_arg fitted_bound(tn_arg bound, int32_t dtype) {
-  if (kind_of(dtype) != 1 || dtype == TN_I64) return bound;
+/// What an integer narrower than a number holds.
+struct Limits {
+  int64_t low, high;
+};
+std::optional<Limits> limits_of(int32_t dtype) {
+  if (kind_of(dtype) != 1 || dtype == TN_I64) return std::nullopt;
   int width = dtype == TN_I32 ? 32 : dtype == TN_I16 ? 16 : 8;
   int64_t low = dtype == TN_U8 ? 0 : -(int64_t{1} << (width - 1));
-  int64_t high = low + (int64_t{1} << width) - 1;
-  if (bound.kind == TN_ARG_INT) bound.u.i = std::clamp(bound.u.i, low, high);
+  return Limits{low, low + (int64_t{1} << width) - 1};
+}
+
+// A bound that no element can reach bounds nothing: -1 is 0 for u8, not 255.
+Id fitted_bound(Lowering& to, tn_arg bound, int32_t dtype) {
+  std::optional<Limits> limits = limits_of(dtype);
+  if (!limits) return to.arguments.number(bound, dtype);
+  auto [low, high] = *limits;
+  Expressions& x = to.x;
+  if (bound.kind == TN_ARG_INT) return x.number(std::clamp(bound.u.i, low, high), dtype);
   if (bound.kind == TN_ARG_FLOAT)
-    bound.u.f = std::clamp(bound.u.f, static_cast<double>(low), static_cast<double>(high));
-  return bound;
+    return x.number(std::clamp(bound.u.f, static_cast<double>(low), static_cast<double>(high)),
+                    dtype);
+  int32_t wide = is_floating(to.arguments.dtype_of_number(bound)) ? TN_F64 : TN_I64;
+  Id above = x.apply(TN_F_MAX, wide, to.arguments.number(bound, wide), x.number(low, wide));
+  return x.cast(x.apply(TN_F_MIN, wide, above, x.number(high, wide)), dtype);
 }
 
 /// One call of a formula.
@@ -95,19 +110,26 @@ struct Call {
       }
     }
     compute = p.result();
+    if (compute < 0) compute = to.info(n.first_result).dtype;
     if (f.promote == TN_PROMOTE_TO_FLOAT && !is_floating(compute)) compute = TN_F32;
     compute = compute_type(compute);
   }
 
-  // Numbers that only convert, as addcmul's value, leave integers integers.
+  // Numbers that only convert leave integers integers, as addcmul's value does, and truths truths,
+  // as add's alpha does.
   void join_number(Promotion& p, int32_t dtype) const {
     int32_t result = to.info(n.first_result).dtype;
     bool only_converts = is_floating(dtype) && kind_of(result) == 1;
+    only_converts |= dtype != TN_BOOL && result == TN_BOOL && is_of_compute_type(f.outputs[0]);
     if (!only_converts) p.join(2, dtype);
+  }
+  bool is_of_compute_type(uint32_t value) const {
+    return value < f.n_inputs ? f.input_dtypes[value] != TN_BOOL
+                              : f.program()[value - f.n_inputs].dtype == TN_F_COMPUTE_TYPE;
   }
 
   Id number(const tn_arg& a, int32_t dtype) const {
-    return to.arguments.number(is_bounding(n) ? fitted_bound(a, dtype) : a, dtype);
+    return is_bounding(n) ? fitted_bound(to, a, dtype) : to.arguments.number(a, dtype);
   }
 
   Id input(uint32_t i, std::span<const Id> indices) {

@@ -37,10 +37,12 @@ bool is_computed(const Buffer& b) {
   return b.place != Buffer::Place::input && b.place != Buffer::Place::constant;
 }
 
-/// Whether the tensor is all of a computed buffer.
-bool is_whole(Lowering& to, const View& view, const Ids& sizes, const Ids& strides) {
+/// Whether the tensor is all of a buffer that was made for it alone, with those from `first_new` on:
+/// a copy may still be read where its original lies, and the host's views are of other memory.
+bool is_whole(Lowering& to, const View& view, Id first_new, const Ids& sizes, const Ids& strides) {
   const Buffer& b = to.program.buffers[view.buffer];
-  if (!is_computed(b) || b.sizes != sizes || !to.x.is(view.offset, 0)) return false;
+  if (view.buffer < first_new || !is_computed(b) || b.shows != none) return false;
+  if (b.sizes != sizes || !to.x.is(view.offset, 0)) return false;
   for (size_t d = 0; d < sizes.size(); ++d)
     if (!to.x.is(sizes[d], 1) && view.strides[d] != strides[d]) return false;
   return true;
@@ -182,12 +184,12 @@ std::vector<bool> values_seen_by_place(const graph& g) {
   return out;
 }
 
-void lay_out_as_promised(Lowering& to, uint32_t value) {
+void lay_out_as_promised(Lowering& to, uint32_t value, Id first_new) {
   auto v = to.info(value);
   if (!v.is_tensor() || !to.tensors[value]) return;
   Ids sizes = to.sizes_of(value), strides = to.arguments.indices_of(v.stride_dims());
   auto view = to.as_view(*to.tensors[value]);
-  if (view && is_whole(to, *view, sizes, strides)) return;
+  if (view && is_whole(to, *view, first_new, sizes, strides)) return;
   std::string name = to.name_of(value);
   Id buffer = to.new_buffer(v.dtype, sizes, strides, name.c_str());
   to.tensors[value] = to.stored(*to.tensors[value], buffer, name.c_str());

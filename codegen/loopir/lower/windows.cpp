@@ -2,6 +2,8 @@
 // out).
 #include "loopir/lower/windows.h"
 
+#include <algorithm>
+
 namespace loopir {
 
 namespace {
@@ -143,7 +145,10 @@ Id Windows::count(std::span<const Id> i, bool with_padding) const {
   Id out = x.constant(1);
   for (size_t d = 0; d < axes.size(); ++d)
     out = x.multiply(out, axes[d].count(i[first + d], with_padding));
-  return x.index_value(out);
+  // Windows over a tensor without elements have none to count, and their sums are 0.
+  bool may_be_empty =
+      std::ranges::any_of(axes, [&](const WindowAxis& axis) { return x.range(axis.in).lower < 1; });
+  return x.index_value(may_be_empty ? x.maximum(out, x.constant(1)) : out);
 }
 Id Windows::position(const Ids& element) const {
   Expressions& x = axes[0].x;

@@ -87,8 +87,8 @@ tn_status* copy(tn_tensor* dst, const tn_tensor* src, tn_stream*) {
     Tensor to = share_tensor(dst), from = share_tensor(const_cast<tn_tensor*>(src));
     require(!to.is_fake() && !from.is_fake(), "copy: both tensors need data");
     require(broadcasts_to(from.sizes(), to.sizes()),
-            "copy: a tensor of shape {} does not fit into one of shape {}", to_text(from.sizes()),
-            to_text(to.sizes()));
+            "copy: a tensor of shape {} does not fit into one of shape {}",
+            symbolic_text(from.sizes()), symbolic_text(to.sizes()));
     copy_across(to, from);
     bump_version(to);
   });

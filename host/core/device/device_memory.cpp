@@ -225,7 +225,7 @@ void record_stream(const Tensor& t, const Stream& stream) {
 
 Tensor pin_memory(const Tensor& t, DeviceType type) {
   require(t.defined() && !t.is_fake() && is_host(t.device()),
-          "pin_memory: a tensor with data on the CPU is expected, found {}", to_text(t));
+          "pin_memory: a tensor with data on the CPU is expected, found {}", symbolic_text(t));
   DeviceProvider& provider = provider_of(Device(type));
   Tensor pinned = host_like(t);
   uint64_t bytes = span_bytes(t);

@@ -5,10 +5,13 @@
 // Method: interval arithmetic over the sum, intersected with what guards said about the whole form;
 //   then each atom that is bounded by others is eliminated: min(a, b) is one of a, b and at most
 //   both; a//b with b > 0 is (a - a%b) / b. After the substitution terms cancel and the interval of
-//   the rest is the answer; the narrowest wins. Two eliminations deep.
+//   the rest is the answer; the narrowest wins. Two eliminations deep. A factor that all terms have
+//   is taken out first: s0*s1 - s1 is s1 * (s0 - 1).
 // Cost: O(atoms * operands) sums a level; only comparisons that intervals leave open pay for it.
 #include "core/sym/sym_rules.h"
 #include "core/sym/sym_simplify.h"
+
+#include <algorithm>
 
 namespace tenon {
 
@@ -60,6 +63,20 @@ Range divide_outwards(Range r, int64_t by) {
   return {ceildiv_ranges(Range{r.lo, r.lo}, Range::only(by)).lo, out.hi};
 }
 
+/// What every term is a multiple of; null where that is 1, and of a single term.
+const Expr* factor_of_terms(const Sum& sum) {
+  if (sum.terms().size() < 2 || sum.constant() != 0) return nullptr;
+  Powers common = powers_of(sum.terms()[0].monomial);
+  for (const Term& term : sum.terms()) {
+    Powers shared;
+    for (const Power& p : powers_of(term.monomial))
+      for (const Power& c : common)
+        if (c.base == p.base) shared.push_back({p.base, std::min(c.exponent, p.exponent)});
+    common = std::move(shared);
+  }
+  return monomial_of(common);
+}
+
 class Tightener {
  public:
   explicit Tightener(const SymFacts* facts) : facts_(facts) {}
@@ -67,6 +84,7 @@ class Tightener {
   Range run(const Sum& sum, int depth) {
     Range out = range_of_sum(sum, facts_);
     if (depth == 0) return out;
+    out = out.intersect(without_common_factor(sum, depth));
     for (const Term& term : sum.terms()) {
       Powers powers = powers_of(term.monomial);
       for (const Power& p : powers)
@@ -79,6 +97,15 @@ class Tightener {
   }
 
  private:
+  Range without_common_factor(const Sum& sum, int depth) {
+    const Expr* factor = factor_of_terms(sum);
+    if (factor == nullptr) return {};
+    Sum divisor;
+    divisor.add_term(factor, 1);
+    std::optional<Sum> rest = exact_quotient(sum, divisor);
+    return rest ? multiply_ranges(range_of(factor, facts_), run(*rest, depth - 1)) : Range{};
+  }
+
   Range without_choice(const Sum& sum, const Term& term, int depth) {
     const Expr* atom = term.monomial;
     bool extremum = atom->op == SymOp::min || atom->op == SymOp::max;

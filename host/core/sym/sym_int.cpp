@@ -181,10 +181,32 @@ void sym_check(SymBool condition, const char* message) {
   trace_of(condition.expr(), "condition").check(condition.expr(), message);
 }
 
-std::string to_text(SymInt value) {
+std::string symbolic_text(SymInt value) {
   return value.is_symbolic() ? symbol_text(value.expr()) : std::to_string(value.word());
 }
-std::string to_text(SymBool value) { return symbol_text(as_expr(value)); }
-std::string to_text(SymFloat value) { return symbol_text(as_expr(value)); }
+std::string symbolic_text(SymBool value) { return symbol_text(as_expr(value)); }
+std::string symbolic_text(SymFloat value) { return symbol_text(as_expr(value)); }
+
+namespace {
+
+thread_local constinit bool tells_symbols = false;
+
+// A body may do with a text what it does with a number, such as to look into a map.
+bool tells_numbers() { return !tells_symbols && current_shape_env() != nullptr; }
+
+}  // namespace
+
+SymbolicTexts::SymbolicTexts() : before_(std::exchange(tells_symbols, true)) {}
+SymbolicTexts::~SymbolicTexts() { tells_symbols = before_; }
+
+std::string to_text(SymInt value) {
+  return symbolic_text(tells_numbers() ? SymInt(value.guard_int()) : value);
+}
+std::string to_text(SymBool value) {
+  return symbolic_text(tells_numbers() ? SymBool(value.guard_bool()) : value);
+}
+std::string to_text(SymFloat value) {
+  return symbolic_text(tells_numbers() ? SymFloat(value.guard_float()) : value);
+}
 
 }  // namespace tenon

@@ -40,6 +40,18 @@ class ShapeEnvScope {
   ShapeEnv* previous_;
 };
 
+/// While one lives, to_text on this thread tells symbols instead of looking at their values: for code
+/// of the program that gets a graph.
+class SymbolicTexts {
+ public:
+  SymbolicTexts();
+  ~SymbolicTexts();
+  SymbolicTexts(const SymbolicTexts&) = delete;
+
+ private:
+  bool before_;
+};
+
 /// The environment of the innermost scope of this thread, or null.
 ShapeEnv* current_shape_env();
 

@@ -485,12 +485,4 @@ Tensor from_memory_on(Device device, void* data, IntList sizes, Dtype dtype, Opt
   return t;
 }
 
-std::string to_text(const Tensor& t) {
-  if (!t.defined()) return "undefined";
-  std::string out = std::string(name_of(t.dtype())) + to_text(t.sizes());
-  if (!t.is_contiguous()) out += " strides " + to_text(t.strides());
-  if (t.device().type != DeviceType::cpu) out += " on " + to_text(t.device());
-  return out;
-}
-
 }  // namespace tenon

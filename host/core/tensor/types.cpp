@@ -1,5 +1,5 @@
-// Text and conversions of the small public value types.
-#include <tenon/types.h>
+// Text of tensors, and text and conversions of the small public value types.
+#include <tenon/tensor.h>
 
 #include "core/error.h"
 #include "core/sym/sym_int.h"
@@ -64,24 +64,54 @@ std::string to_text(Number value) {
   if (value.is_floating()) return to_text(value.sym_float());
   return to_text(value.sym_bool());
 }
+std::string symbolic_text(Number value) {
+  if (value.is_integer()) return symbolic_text(value.sym_int());
+  if (value.is_floating()) return symbolic_text(value.sym_float());
+  return symbolic_text(value.sym_bool());
+}
 
 namespace {
 
-std::string text_of(SymInt value) { return to_text(value); }
-// A plain number may be one that no SymInt holds.
-std::string text_of(int64_t value) { return std::to_string(value); }
-
-template <class L>
-std::string bracketed(const L& values) {
+template <class L, class Text>
+std::string bracketed(const L& values, Text text) {
   std::string out = "[";
-  for (size_t i = 0; i < values.size(); ++i) out += (i ? ", " : "") + text_of(values[i]);
+  for (size_t i = 0; i < values.size(); ++i) out += (i ? ", " : "") + text(values[i]);
   return out + "]";
 }
 
 }  // namespace
 
-std::string to_text(IntList values) { return bracketed(values); }
-std::string to_text(SymIntList values) { return bracketed(values); }
+// A plain number may be one that no SymInt holds.
+std::string to_text(IntList values) {
+  return bracketed(values, [](int64_t v) { return std::to_string(v); });
+}
+std::string to_text(SymIntList values) {
+  return bracketed(values, [](SymInt v) { return to_text(v); });
+}
+std::string symbolic_text(IntList values) { return to_text(values); }
+std::string symbolic_text(SymIntList values) {
+  return bracketed(values, [](SymInt v) { return symbolic_text(v); });
+}
+
+namespace {
+
+template <class ListText>
+std::string tensor_text(const Tensor& t, ListText list_text) {
+  if (!t.defined()) return "undefined";
+  std::string out = std::string(name_of(t.dtype())) + list_text(t.sizes());
+  if (!t.is_contiguous()) out += " strides " + list_text(t.strides());
+  if (t.device().type != DeviceType::cpu) out += " on " + to_text(t.device());
+  return out;
+}
+
+}  // namespace
+
+std::string to_text(const Tensor& t) {
+  return tensor_text(t, [](SymIntList l) { return to_text(l); });
+}
+std::string symbolic_text(const Tensor& t) {
+  return tensor_text(t, [](SymIntList l) { return symbolic_text(l); });
+}
 
 bool operator==(SymIntList a, SymIntList b) {
   if (a.size() != b.size()) return false;

@@ -14,7 +14,7 @@ int64_t number_of(const ModelLeaf& leaf, const Tensor& given) {
   if (given.dtype() == Dtype::i64) return *given.data_ptr<int64_t>();
   if (given.dtype() == Dtype::i32) return *given.data_ptr<int32_t>();
   if (given.dtype() == Dtype::bool_) return *given.data_ptr<bool>();
-  fail("input {} is an integer, found {}", leaf.name, to_text(given));
+  fail("input {} is an integer, found {}", leaf.name, symbolic_text(given));
 }
 
 // What the place of a symbol holds in a call.
@@ -57,7 +57,7 @@ void check_shape(const ModelLeaf& leaf, const Tensor& given, bool any_precision)
           given.dtype());
   if (static_cast<size_t>(given.dim()) != leaf.sizes.size())
     fail("input {}: expected {} dimensions {}, found {}", leaf.name, leaf.sizes.size(),
-         sizes_text(leaf.sizes), to_text(given));
+         sizes_text(leaf.sizes), symbolic_text(given));
 }
 
 void check_sizes(const ModelLeaf& leaf, const Tensor& given, const Pt2SymbolValues& values) {

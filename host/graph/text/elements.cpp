@@ -249,9 +249,9 @@ Tensor supplied_constant(const StatementDoc& statement, const TensorMeta& meta,
                                   name));
   Tensor tensor = options.constant({name, meta, statement.bytes});
   require(tensor.defined() && tensor.dtype() == meta.dtype &&
-              to_text(tensor.sizes()) == to_text(list_of(meta.sizes)),
+              symbolic_text(tensor.sizes()) == symbolic_text(list_of(meta.sizes)),
           "constant %{}: the text says {}{}, the tensor supplied for it is {}", name, meta.dtype,
-          to_text(list_of(meta.sizes)), to_text(tensor));
+          symbolic_text(list_of(meta.sizes)), symbolic_text(tensor));
   if (options.check_digests && !statement.bytes.empty()) {
     Digest digest = sha256(element_bytes(tensor));
     std::string found = to_hex({reinterpret_cast<const char*>(digest.data()), digest.size()});

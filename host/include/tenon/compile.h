@@ -17,6 +17,7 @@
 #pragma once
 
 #include <tenon/detail/compiled.h>
+#include <tenon/disable.h>
 #include <tenon/state.h>
 
 #include <concepts>
@@ -175,7 +176,8 @@ class CompiledFunction<R(A...)> : public detail::SiteQueries<CompiledFunction<R(
 /// Compiles a callable; nothing is recorded before its first call. Throws UserError for a backend, a
 /// mode or an option that there is not. The callable is kept by value, but
 /// for a module, which stays the program's: it is referred to, and must live as long as the result,
-/// unless a shared pointer to it is given. A member function takes its object as first argument.
+/// unless a shared pointer to it is given. A member function takes its object, or a pointer to it, as
+/// first argument. What the body returns by reference to its arguments, the call returns by value.
 template <class F>
 CompiledFunction<detail::CallableOf<F>> compile(
     F&& fn, Options options = {}, std::source_location where = std::source_location::current()) {
@@ -362,137 +364,6 @@ requires(sizeof...(A) > 0 || !detail::IsCompiled<std::remove_cvref_t<F>>::value)
     compiled(std::forward<A>(args)...);
     return scope.take();
   }
-}
-
-struct DisableOptions {
-  /// Compiled callables that `fn` calls run as they are, too; false: as compiled ones.
-  bool recursive = true;
-  /// Why, for reports of graph breaks.
-  std::string reason = {};
-  /// Where compiled callables must be one graph, they are cut here all the same.
-  bool allow_in_fullgraph = false;
-};
-
-/// While one lives, compiled callables that this thread calls run as they are. In the body of one the
-/// graph ends, and each operation runs by itself: such a body is recorded on every call.
-class TENON_API NoCompile {
- public:
-  explicit NoCompile(std::string_view reason = "NoCompile",
-                     std::source_location where = std::source_location::current());
-  ~NoCompile();
-  NoCompile(const NoCompile&) = delete;
-};
-
-namespace detail {
-
-/// The same for code that is not recorded.
-class TENON_API UncompiledScope {
- public:
-  explicit UncompiledScope(bool on);
-  ~UncompiledScope();
-  UncompiledScope(const UncompiledScope&) = delete;
-
- private:
-  const bool on_;
-};
-TENON_API std::string what_of(const DisableOptions& options);
-
-/// An argument for a function that is not recorded: the caller's own, or a copy with real tensors
-/// where it holds tensors.
-template <class T>
-class RealArgument {
- public:
-  using U = std::remove_cvref_t<T>;
-  static constexpr bool is_tree = may_hold_tensors<U>();
-
-  explicit RealArgument(std::remove_reference_t<T>& arg) : arg_(arg) {}
-  void read(Leaves& leaves) {
-    begin_ = leaves.tensors.size();
-    if constexpr (is_tree) {
-      LeafReader reader{leaves};
-      visit_tree(std::as_const(arg_), reader);
-    }
-    end_ = leaves.tensors.size();
-  }
-  /// Takes the next tensors from `real`.
-  void replace(LeafWriter& real, TreeCopier& copier) {
-    if constexpr (is_tree && std::is_lvalue_reference_v<T>)
-      visit_tree(copy_.emplace(copier.copy(std::as_const(arg_))), real);
-    else if constexpr (is_tree)
-      visit_tree(copy_.emplace(copier.copy_for_good(std::as_const(arg_))), real);
-  }
-  /// What the function has assigned to the copy goes to the caller's object; other tensors stay.
-  void give_back(std::span<const Tensor> real, std::span<const Tensor> before,
-                 const TreeCopier& copier) {
-    if constexpr (is_tree && std::is_lvalue_reference_v<T> && !is_const_reference<T> &&
-                  std::is_move_assignable_v<U>) {
-      LeafRestorer restorer{real.subspan(begin_, end_ - begin_),
-                            before.subspan(begin_, end_ - begin_)};
-      visit_tree(*copy_, restorer);
-      PointerRejoiner rejoiner(copier.objects);
-      visit_tree(*copy_, rejoiner);
-      arg_ = std::move(*copy_);
-    }
-  }
-  T&& get() {
-    if constexpr (is_tree)
-      return static_cast<T&&>(*copy_);
-    else
-      return static_cast<T&&>(arg_);
-  }
-
- private:
-  std::remove_reference_t<T>& arg_;
-  std::optional<std::conditional_t<is_tree, U, std::monostate>> copy_;
-  size_t begin_ = 0, end_ = 0;
-};
-
-/// Calls `fn` outside of what is being recorded.
-template <class F, class... A>
-decltype(auto) call_disabled(const F& fn, const DisableOptions& options, A&&... args) {
-  std::tuple<RealArgument<A>...> real(args...);
-  Leaves leaves;
-  std::apply([&](auto&... r) { (r.read(leaves), ...); }, real);
-  std::vector<Tensor> before, tensors;
-  for (const Tensor* t : leaves.tensors.span()) before.push_back(*t);
-  tensors = before;
-  DisabledScope scope{enter_disabled(tensors, what_of(options), options.allow_in_fullgraph)};
-  std::vector<Number> numbers(leaves.numbers.span().begin(), leaves.numbers.span().end());
-  LeafWriter writer(tensors.data(), numbers.data());
-  TreeCopier copier;
-  std::apply([&](auto&... r) { (r.replace(writer, copier), ...); }, real);
-  copier.take_prints();
-  auto give_back = [&] {
-    for (const CopiedObject& object : copier.changed()) {
-      LeafRestorer restorer(tensors, before);
-      object.type->restore(object.to, restorer);
-      object.assign();
-    }
-    std::apply([&](auto&... r) { (r.give_back(tensors, before, copier), ...); }, real);
-  };
-  auto call = [&](auto&... r) -> decltype(auto) { return std::invoke(fn, r.get()...); };
-  if constexpr (std::is_void_v<std::invoke_result_t<const F&, A...>>) {
-    std::apply(call, real);
-    give_back();
-  } else {
-    decltype(auto) result = std::apply(call, real);
-    give_back();
-    return result;
-  }
-}
-
-}  // namespace detail
-
-/// A callable that is never recorded: inside a compiled one it runs on real tensors, with the
-/// arguments as they are; those that hold tensors are copies with real ones, and what it assigns to
-/// them goes back to the caller's.
-template <class F>
-auto disable(F fn, DisableOptions options = {}) {
-  return [fn = std::move(fn), options = std::move(options)](auto&&... args) -> decltype(auto) {
-    detail::UncompiledScope around(options.recursive);
-    if (!detail::is_recording()) return std::invoke(fn, std::forward<decltype(args)>(args)...);
-    return detail::call_disabled(fn, options, std::forward<decltype(args)>(args)...);
-  };
 }
 
 }  // namespace tenon

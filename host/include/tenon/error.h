@@ -101,6 +101,8 @@ class MessageArg {
       append_double(out, static_cast<double>(value));
     else if constexpr (std::is_convertible_v<const T&, std::string_view>)
       append_text(out, value);
+    else if constexpr (requires { symbolic_text(value); })
+      out += symbolic_text(value);  // a message looks at no symbol
     else
       out += to_text(value);  // found by the type's namespace
   }
@@ -137,7 +139,7 @@ class MessagePattern {
 
 /// `pattern` with each `{}` replaced by the next argument; `{{` and `}}` stand for braces.
 /// Arguments are numbers, bools, strings, or of a type with a function `std::string to_text(const
-/// T&)`.
+/// T&)`. Sizes that are symbolic stay so in the text, see symbolic_text.
 template <class... Args>
 std::string message(detail::MessagePattern pattern, const Args&... args) {
   return detail::format_message(pattern, {detail::MessageArg(args)...});

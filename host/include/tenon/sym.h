@@ -321,8 +321,16 @@ TENON_API SymFloat sym_max(SymFloat a, SymFloat b);
 /// True only where it holds for all values that the guards allow; never adds a guard.
 TENON_API bool statically_known_true(SymBool condition);
 
+/// The plain value. In a compiled body the text is for this call: asking for it is a look at the
+/// value, as a conversion is. Where nothing is recorded a symbolic value is its expression.
 TENON_API std::string to_text(SymInt value);
 TENON_API std::string to_text(SymBool value);
 TENON_API std::string to_text(SymFloat value);
+
+/// The text that messages and graphs use: a symbolic value is its expression, such as "2*s0 + 1", and
+/// nobody looks at it.
+TENON_API std::string symbolic_text(SymInt value);
+TENON_API std::string symbolic_text(SymBool value);
+TENON_API std::string symbolic_text(SymFloat value);
 
 }  // namespace tenon

@@ -184,10 +184,30 @@ class TENON_API Tensor {
 
   /// The view select(0, index): a row of a matrix.
   Tensor operator[](SymInt index) const;
-  /// The elements that a tensor of indices or a mask chooses, as index() does.
-  Tensor operator[](const Tensor& index) const;
+  /// The elements that a tensor of indices or a mask chooses, as index() does: a copy, and const, so
+  /// that `x[mask] = 0` is refused, which would write to that copy.
+  const Tensor operator[](const Tensor& index) const;  // NOLINT: const on purpose
+#define TENON_REFUSED_ASSIGNMENT(Values)                                                          \
+  template <bool may_assign = false>                                                              \
+  void operator=(Values) const&& {                                                                \
+    static_assert(may_assign,                                                                     \
+                  "x[index] with a tensor is a copy of the elements, so assigning to it changes " \
+                  "nothing; write x.index_put_({index}, values) or x.masked_fill_(mask, value)"); \
+  }
+  TENON_REFUSED_ASSIGNMENT(const Tensor&)
+  TENON_REFUSED_ASSIGNMENT(Number)
+#undef TENON_REFUSED_ASSIGNMENT
 
 #include <tenon/tensor_methods.inc>
+  // An integer is a size here, rather than a list of one.
+  template <std::integral T>
+  std::vector<Tensor> split(T split_size, int64_t dim = 0) const {
+    return split(SymInt(split_size), dim);
+  }
+  template <std::integral T>
+  std::vector<Tensor> tensor_split(T sections, int64_t dim = 0) const {
+    return tensor_split(SymInt(sections), dim);
+  }
 
   detail::TensorHead* head() const { return head_; }
   static Tensor adopt(detail::TensorHead* head) {
@@ -243,6 +263,15 @@ TENON_TENSOR_OPERATOR(^)
 TENON_API Tensor operator-(const Tensor& a);
 TENON_API Tensor operator~(const Tensor& a);
 TENON_API Tensor operator!(const Tensor& a);
+
+template <std::integral T>
+std::vector<Tensor> split(const Tensor& self, T split_size, int64_t dim = 0) {
+  return self.split(split_size, dim);
+}
+template <std::integral T>
+std::vector<Tensor> tensor_split(const Tensor& self, T sections, int64_t dim = 0) {
+  return self.tensor_split(sections, dim);
+}
 
 /// A tensor over memory of the caller, which must outlive it; `deleter` (if any) runs with the last
 /// reference. Strides are row-major unless given, in elements.
@@ -300,6 +329,7 @@ Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<
 
 /// "f32[2, 3]" with strides where they are not row-major.
 TENON_API std::string to_text(const Tensor& t);
+TENON_API std::string symbolic_text(const Tensor& t);
 
 /// Writes the elements with brackets, as `tensor([[1, 2], [3, 4]])`, and the dtype unless it is f32,
 /// i64 or bool; of more than 1000 elements three at each end. In a compiled body this is a look at

@@ -352,7 +352,7 @@ void visit_tree(T& v, V& visitor) {
   } else if constexpr (std::is_same_v<U, Number>) {
     visitor.shape(v.is_boolean());
     if (v.is_boolean())
-      visitor.number(v.word());
+      visitor.number(v.to_bool());
     else
       visitor.sym(v);
   } else if constexpr (std::is_same_v<U, SymBool>) {

@@ -131,6 +131,7 @@ class Number {
   int64_t word_ = 0;
 };
 TENON_API std::string to_text(Number value);
+TENON_API std::string symbolic_text(Number value);
 
 /// A borrowed view of consecutive values; made from braces, vectors, arrays or one value. Valid as
 /// long as what it was made from, so never store one.
@@ -173,15 +174,23 @@ class List {
 
 using IntList = List<int64_t>;
 
-/// Sizes: a list of SymInt, also made from plain integers, whose words are the same. Throws
-/// UserError for one below -2^62, as SymInt does.
+/// Sizes: a list of SymInt, also made from plain integers, whose words are the same, and from one.
+/// Throws UserError for one below -2^62, as SymInt does.
 class SymIntList : public List<SymInt> {
+  /// Holds the one size of a list, as a temporary of the call that the list is an argument of.
+  struct One {
+    SymInt size;
+  };
+
  public:
   using List<SymInt>::List;
   SymIntList() = default;
   SymIntList(List<SymInt> values) : List(values) {}                                // NOLINT
   SymIntList(IntList values) : List(words_of(values), values.size()) {}            // NOLINT
   SymIntList(const std::vector<int64_t>& values) : SymIntList(IntList(values)) {}  // NOLINT
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) SymIntList(T size, One&& one = One{})  // NOLINT: x.view(6)
+      : List(&(one.size = size), 1) {}
   bool is_symbolic() const {
     for (SymInt v : *this)
       if (v.is_symbolic()) return true;
@@ -229,6 +238,8 @@ using OptDoubleList = OptList<DoubleList, double>;
 
 TENON_API std::string to_text(IntList values);
 TENON_API std::string to_text(SymIntList values);
+TENON_API std::string symbolic_text(IntList values);
+TENON_API std::string symbolic_text(SymIntList values);
 
 // What to_text gives, for streams.
 template <std::same_as<Dtype> T>

@@ -86,7 +86,7 @@ Tensor narrowed(const Tensor& self, int64_t dim, SymInt start, SymInt length) {
 
 Tensor narrowed_from(const Tensor& self, int64_t dim, const Tensor& start, SymInt length) {
   require(start.dim() == 0 && is_integral(start.dtype()),
-          "narrow: start is an integer without dimensions, found {}", to_text(start));
+          "narrow: start is an integer without dimensions, found {}", symbolic_text(start));
   return narrowed(self, dim, item(start).sym_int(), length);
 }
 

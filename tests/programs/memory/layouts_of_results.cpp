@@ -168,5 +168,51 @@ TENON_PROGRAM(TwoSizesInEveryOrder, 10) {
   for (int i = 0; i < 12; ++i) run.log(f(halves({i % 3 + 1}, i), halves({(i * 5) % 4 + 1})));
 }
 
+// Of two dimensions with one stride, as in sliding windows, the sizes tell which lies inside.
+TENON_PROGRAM(WindowsOfSizesThatTakeTurns, 16) {
+  auto scaled = run.compile([](const Tensor& w) { return w * 2.0; });
+  auto copied = run.compile([](const Tensor& x) {
+    Tensor c = x.unfold(0, 3, 1).clone();
+    c[0].fill_(9);
+    return std::pair(c, c.t());
+  });
+  auto asked = run.compile([](const Tensor& w) {
+    Tensor t = (w * 2.0).t();
+    return t.is_contiguous() ? t.view({-1}) : t.reshape({-1}) + 1.0;
+  });
+  for (int n : {10, 12, 4, 9, 5, 3, 4}) {
+    Tensor x = arange(n).to(Dtype::f32) * 0.5, w = x.unfold(0, 3, 1), y = scaled(w);
+    auto [c, t] = copied(x);
+    run.log(layout(y), y, layout(c), c, layout(t), t, asked(w));
+  }
+}
+
+TENON_PROGRAM(WindowsOfTwoSizesThatTakeTurns, 8) {
+  auto f = run.compile([](const Tensor& x) { return x.clone(); });
+  for (auto [n, m] : {std::pair(2, 3), {4, 2}, {2, 4}, {5, 3}}) {
+    Tensor y = f((arange(n + m - 1) * 0.5).to(Dtype::f32).as_strided({n, m}, {1, 1}));
+    run.log(layout(y), y);
+  }
+}
+
+// Here each size is another one, in another order, and the order of the dimensions is one.
+TENON_PROGRAM(OrdersThatHoldForAllSizes, 2) {
+  auto f = run.compile([](const Tensor& x, const Tensor& b) {
+    Tensor t = x.transpose(1, 2), sum = t + b;
+    return std::tuple(sum, sum.clone(), t.unsqueeze(0) * 2.0, cat({t, t}, 1) + b);
+  });
+  for (auto [n, m, k] : {std::tuple(2, 3, 4), {5, 4, 3}, {3, 2, 6}, {4, 7, 2}}) {
+    auto [sum, copy, row, both] = f(halves({n, m, k}), halves({m}));
+    run.log(layout(sum), layout(copy), layout(row), layout(both), sum.sum(), both.sum());
+  }
+}
+
+TENON_PROGRAM(PoolsOfNothing, 2) {
+  auto f = run.compile([](const Tensor& x) {
+    return x.avg_pool2d({2, 2}, {2, 2}, {1, 1}, /*ceil_mode=*/true, /*count_include_pad=*/false);
+  });
+  for (int n : {4, 6, 4}) run.log(f(zeros({1, 1, 0, n})));
+}
+
 }  // namespace
 }  // namespace tenon::programs

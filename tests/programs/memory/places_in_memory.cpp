@@ -116,5 +116,80 @@ TENON_PROGRAM(ABufferGrowsToWhatIsPutThere, 12) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(ABufferGrowsToWhatIsPutThere, 12);
 
+// A copy is read by place where its original may have been written by then.
+TENON_PROGRAM(CopiesOfWhatIsWritten, 24) {
+  auto turned = [](const Tensor& t) {
+    SymInt n = t.size(0);
+    return t.as_strided({n, n}, {1, n});
+  };
+  auto f = run.compile([&](const Tensor& x, const Tensor& y) {
+    Tensor s = turned(y.clone());
+    x.add_(7);
+    return s;
+  });
+  auto g = run.compile([&](const Tensor& x) {
+    Tensor y = x + 1.0;
+    return std::pair(y, turned(y.clone()));
+  });
+  for (int n : {3, 2, 4, 5}) {
+    Tensor memory = steps(n * n + n).reshape({n + 1, n});
+    Tensor x = memory.slice(0, 0, n);
+    for (const Tensor& y : {memory.slice(0, 1, n + 1), x.t(), x}) {
+      Tensor s = f(x, y);
+      s.add_(0.5);
+      run.log(s, memory);
+    }
+    auto [y, s] = g(x);
+    y.add_(1.0);
+    run.log(y, s);
+  }
+}
+
+// What is around one argument is another one, which is written.
+TENON_PROGRAM(ElementsOfAnotherArgument, 24) {
+  auto after = run.compile([](const Tensor& x, const Tensor& y) {
+    y.fill_(7);
+    return x.as_strided({4}, {1}) + 0.5;
+  });
+  auto before = run.compile([](const Tensor& x, const Tensor& y) {
+    Tensor wide = x.as_strided({4}, {1});
+    y.add_(1.0);
+    return wide * 2.0;
+  });
+  auto copied = run.compile([](const Tensor& x, const Tensor& y) {
+    y.mul_(2.0);
+    return as_strided_copy(x, {4}, {1});
+  });
+  for (int i = 0; i < 4; ++i) {
+    Tensor memory = steps(12, i).reshape({6, 2}), x = memory[0], y = memory[i % 3 + 1];
+    run.log(after(x, y), before(x, y), copied(x, y), memory);
+    Tensor apart = steps(2, i);
+    run.log(after(x, apart), before(x, apart), copied(x, apart), memory);
+  }
+}
+
+TENON_PROGRAM(ElementsOfACapturedTensor, 12) {
+  Tensor memory = steps(12).reshape({6, 2}), first = memory[0], second = memory[1];
+  auto f = run.compile([&](const Tensor& x) {
+    second.add_(x);
+    Tensor wide = first.as_strided({4}, {1}) + 0.5;
+    second.mul_(2.0);
+    return wide;
+  });
+  for (int i = 0; i < 3; ++i) run.log(f(steps(2, i)), memory);
+}
+
+// Between the columns of one argument lie those of another.
+TENON_PROGRAM(ElementsBetweenTheColumns, 8) {
+  auto f = run.compile([](const Tensor& x, const Tensor& y) {
+    y.fill_(7);
+    return x.as_strided({4}, {1}) + 0.5;
+  });
+  for (int i = 0; i < 3; ++i) {
+    Tensor memory = steps(24, i).reshape({6, 4});
+    run.log(f(memory.slice(1, 0, 2), memory.slice(1, 2, 4)), memory);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -122,6 +122,15 @@ TEST(ShapeEnv, ProductOfSizesReplacesASize) {
   EXPECT_EQ(trace.simplified("s2 // s0"), "s1");
 }
 
+TEST(ShapeEnv, AFactorOfAllTermsIsTakenOut) {
+  TestTrace trace({5, 7, 3});
+  EXPECT_EQ(trace.simplified("s1 < s0*s1"), "true");
+  EXPECT_EQ(trace.simplified("s0*s1 <= s1"), "false");
+  EXPECT_EQ(trace.simplified("s2 < s0*s2 + s1*s2"), "true");
+  EXPECT_EQ(trace.simplified("s0*s2 < s0*s1*s2"), "true");
+  EXPECT_EQ(trace.simplified("s0*s2 < s1*s2"), "s0*s2 < s1*s2");
+}
+
 TEST(ShapeEnv, ReplacedRangeIsKept) {
   TestTrace trace({9, 5});
   EXPECT_TRUE(bool(trace.size("s0") >= 7));

@@ -5,6 +5,7 @@
 
 #include <tenon/detail/copy_tree.h>
 #include <tenon/detail/leaves.h>
+#include <tenon/detail/result_value.h>
 
 #include <algorithm>
 #include <functional>
@@ -80,6 +81,10 @@ template <class R, class... A>
 struct SignatureOf<R (*)(A...)> : CallSignature<R (SignatureOf<void>::*)(A...) const> {};
 template <class R, class... A>
 struct SignatureOf<R (*)(A...) noexcept> : SignatureOf<R (*)(A...)> {};
+template <class C, class R, class... A>
+struct SignatureOf<R (C::*)(A...) noexcept> : SignatureOf<R (C::*)(A...)> {};
+template <class C, class R, class... A>
+struct SignatureOf<R (C::*)(A...) const noexcept> : SignatureOf<R (C::*)(A...) const> {};
 /// A member function takes its object first.
 template <class C, class R, class... A>
 struct SignatureOf<R (C::*)(A...)> {
@@ -109,12 +114,22 @@ void check_parameter() {
 /// Throws UserError for a callable that is stated pure, whose hits do not run the body.
 TENON_API void require_changes_are_seen(const Site& site);
 
+/// The argument for a parameter of type P. What cannot be copied is moved: an object serves one run of
+/// the body.
+template <class P, class Kept>
+decltype(auto) hand_over(Kept& kept) {
+  if constexpr (std::is_reference_v<P> || is_copied<P>)
+    return static_cast<P>(kept);
+  else
+    return P(std::move(kept));
+}
+
 /// One call with parameters of known types: the arguments, the result, and how to run the body.
 template <class F, class... P>
 struct CallFrame {
   using Result = std::invoke_result_t<F&, P...>;
   static constexpr bool is_void = std::is_void_v<Result>;
-  using Stored = std::conditional_t<is_void, std::monostate, std::remove_cvref_t<Result>>;
+  using Stored = std::conditional_t<is_void, std::monostate, ValueOf<Result>>;
 
   F& fn;
   std::tuple<StoredArg<P>...>& args;
@@ -135,10 +150,10 @@ struct CallFrame {
     return std::apply(
         [&](auto&... a) -> Stored {
           if constexpr (is_void) {
-            std::invoke(fn, static_cast<P>(a)...);
+            std::invoke(fn, hand_over<P>(a)...);
             return {};
           } else {
-            return std::invoke(fn, static_cast<P>(a)...);
+            return std::invoke(fn, hand_over<P>(a)...);
           }
         },
         args);
@@ -270,7 +285,8 @@ template <class F, class... P, class... A>
 auto call_compiled(const std::shared_ptr<Compiled<F>>& state, std::tuple<P...>*, A&&... args) {
   (check_parameter<P>(), ...);
   if (!state) fail_empty_callable();
-  Compiled<F>& compiled = *state;
+  std::shared_ptr<Compiled<F>> kept = state;  // the body may assign or destroy the callable
+  Compiled<F>& compiled = *kept;
   std::tuple<StoredArg<P>...> stored(std::forward<A>(args)...);
   using Frame = CallFrame<F, P...>;
   Site& site = compiled.template site<std::tuple<P...>>();
@@ -306,6 +322,13 @@ class CallOperator<F, std::tuple<P...>> {
   requires(sizeof...(A) < sizeof...(P) && std::is_invocable_v<F&, A...>) auto operator()(
       A&&... args) const {
     return call_first(std::index_sequence_for<A...>(), std::forward<A>(args)...);
+  }
+  /// A member function of the object that a pointer points to.
+  template <class O, class... A>
+  requires(std::is_member_function_pointer_v<F> && sizeof...(A) < sizeof...(P) &&
+           std::is_invocable_v<F&, O&, A...> && requires(O & o) { *o; }) auto
+  operator()(O&& object, A&&... args) const {
+    return (*this)(*object, std::forward<A>(args)...);
   }
 
  protected:

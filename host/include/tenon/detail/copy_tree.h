@@ -152,6 +152,15 @@ consteval bool may_be_assigned_through() {
     return std::is_aggregate_v<T> && !std::is_array_v<T>;
 }
 
+/// Whether values of this type can be copied; the elements of a container are asked, too.
+template <class T>
+inline constexpr bool is_copied = std::is_copy_constructible_v<T>;
+template <template <class...> class C, class... A>
+requires is_container<C<A...>> &&
+    (sizeof...(A) >
+     0) inline constexpr bool is_copied<C<A...>> = std::is_copy_constructible_v<C<A...>> &&
+                                                   (... && is_copied<A>);
+
 // ---- arguments
 
 template <class P>

@@ -170,12 +170,17 @@ struct LeafWriter : NumberWriter {
   }
 };
 
-/// Takes the tensors out of a result, or only those of a trace, so that it keeps none alive.
+/// Takes the tensors out of a result, or only those of a trace, so that it keeps none alive. A condition
+/// on sizes becomes its value, which readers have asked for while the trace was there.
 struct LeafEmptier : TensorVisitor {
   const bool fakes_only;
   explicit LeafEmptier(bool only_fakes = false) : fakes_only(only_fakes) {}
   void tensor(Tensor& t) {
     if (t.defined() && (t.is_fake() || !fakes_only)) t = Tensor();
+  }
+  void whole(SymBool& condition) { condition = condition.guard_bool(); }
+  void whole(Number& n) {
+    if (n.is_boolean()) n = n.to_bool();
   }
   void tensor(const Tensor&) {}
   template <class T>
