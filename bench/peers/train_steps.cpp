@@ -6,7 +6,8 @@
 // images of 8x8), transformer (six layers of width 128, 8 sequences of 64), gpt (the same layers,
 // causal, between an embedding and a head of 1000 tokens, a loss at each position). MODE: tape,
 // forward (compiled forward and backward), step (forward, backward and update as one compiled
-// callable).
+// callable), whole (the same as one graph), pure (the same, stated pure: later calls leave its body
+// out).
 #include <tenon/tenon.h>
 
 #include <algorithm>
@@ -108,6 +109,7 @@ double fastest_step(const std::string& mode, int steps) {
   };
   if (mode == "step") step = tenon::compile(step);
   if (mode == "whole") step = tenon::compile(step, {.fullgraph = true});
+  if (mode == "pure") step = tenon::compile(step, {.fullgraph = true, .pure = true});
   for (int i = 0; i < 3; ++i) step(x, y);
   double best = 1e9;
   for (int i = 0; i < steps; ++i) {
@@ -124,7 +126,7 @@ double fastest_step(const std::string& mode, int steps) {
 int main(int argc, char** argv) try {
   if (argc != 4) {
     std::fprintf(stderr,
-                 "usage: train_steps mlp|cnn|transformer|gpt tape|forward|step|whole STEPS\n");
+                 "usage: train_steps mlp|cnn|transformer|gpt tape|forward|step|whole|pure STEPS\n");
     return 2;
   }
   std::string model = argv[1];

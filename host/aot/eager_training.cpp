@@ -35,38 +35,23 @@ class EagerTraining final : public Artifact {
   std::shared_ptr<Artifact> compiled_;
 };
 
-class OnTapeWhereWanted final : public Artifact {
- public:
-  explicit OnTapeWhereWanted(std::shared_ptr<Artifact> wrapped) : wrapped_(std::move(wrapped)) {
-    guards = wrapped_->guards;
-  }
-
-  void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
-            std::span<Tensor> outputs, bool steal) override {
-    ModeScope mode(0, call_wants_gradients(inputs) ? 0 : bit(Key::autograd));
-    wrapped_->call(inputs, syms, outputs, steal);
-  }
-
-  std::string describe(int32_t what) const override { return wrapped_->describe(what); }
-
- private:
-  std::shared_ptr<Artifact> wrapped_;
-};
-
 class BelowTape final : public Artifact {
  public:
-  explicit BelowTape(std::shared_ptr<Artifact> inner) : inner_(std::move(inner)) {
-    guards = inner_->guards;
+  BelowTape(std::shared_ptr<Artifact> code, bool unless_wanted)
+      : code_(std::move(code)), unless_wanted_(unless_wanted) {
+    guards = code_->guards;
   }
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override {
-    BelowAutograd below;
-    inner_->call(inputs, syms, outputs, steal);
+    bool on_tape = unless_wanted_ && call_wants_gradients(inputs);
+    ModeScope mode(0, on_tape ? 0 : bit(Key::autograd));
+    code_->call(inputs, syms, outputs, steal);
   }
-  std::string describe(int32_t what) const override { return inner_->describe(what); }
+  std::string describe(int32_t what) const override { return code_->describe(what); }
 
  private:
-  std::shared_ptr<Artifact> inner_;
+  std::shared_ptr<Artifact> code_;
+  bool unless_wanted_;
 };
 
 }  // namespace
@@ -83,11 +68,11 @@ std::shared_ptr<Artifact> with_eager_training(std::shared_ptr<const Graph> graph
 }
 
 std::shared_ptr<Artifact> on_tape_where_wanted(std::shared_ptr<Artifact> code) {
-  return std::make_shared<OnTapeWhereWanted>(std::move(code));
+  return std::make_shared<BelowTape>(std::move(code), /*unless_wanted=*/true);
 }
 
 std::shared_ptr<Artifact> below_tape(std::shared_ptr<Artifact> code) {
-  return std::make_shared<BelowTape>(std::move(code));
+  return std::make_shared<BelowTape>(std::move(code), /*unless_wanted=*/false);
 }
 
 }  // namespace tenon

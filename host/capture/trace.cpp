@@ -370,14 +370,9 @@ Recording Trace::run(const detail::Body& body) {
   try {
     body.run(body.context, inputs_.argument_fakes().data(), inputs_.argument_numbers().data(),
              results.tensors, results.plain);
+    return finish(results);
   } catch (const WantsTape&) {
     throw;
-  } catch (...) {
-    failed();
-    throw;
-  }
-  try {
-    return finish(results);
   } catch (...) {
     failed();
     throw;

@@ -61,7 +61,7 @@ class Trace {
 
   /// What has been recorded of a body that has returned.
   Recording finish(const BodyResults& results);
-  /// The body has thrown: what it has written by then is written.
+  /// The body has thrown, or an operation that it left behind: what came before is done.
   void failed();
   /// The body holds `held`, which becomes the fake `own` of the recording.
   void take_place(const Tensor& own, const Tensor& held);

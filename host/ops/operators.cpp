@@ -45,6 +45,10 @@ TENON_COMPOUND(/=, div_)
 void Tensor::operator=(const Tensor& values) && { tenon::copy_(*this, values); }
 void Tensor::operator=(Number value) && { tenon::fill_(*this, value); }
 
+Tensor randint(SymInt low, SymInt high, std::initializer_list<SymInt> size) {
+  return randint(low, high, SymIntList(List<SymInt>(size.begin(), size.size())));
+}
+
 Tensor Tensor::operator[](SymInt index) const {
   if (!defined()) detail::fail_undefined("operator[]");
   return tenon::select(*this, 0, index);

@@ -60,6 +60,22 @@ TENON_PROGRAM(ACheckThatFailsKeepsWhatCameBefore, 4) {
   }
 }
 
+// The call that fails takes another course than those before it.
+TENON_PROGRAM(AnotherCourseFails, 8) {
+  Tensor state = zeros({2}), table = row({0, 1, 2});
+  bool doubles = false;
+  auto f = run.compile([&](const Tensor& x, const Tensor& i) {
+    state = state + x;
+    if (doubles) state = state * 2.0;
+    return table.index_select(0, i) + state;
+  });
+  for (int i : {0, 1, 7, 1, 7, 2}) {
+    doubles = i == 7;
+    run.log_error([&] { run.log(f(ones({2}), tensor({0, i}))); });
+    run.log(state);
+  }
+}
+
 TENON_PROGRAM(TwoArgumentsOverlapForOneCall, 8) {
   Tensor captured;
   auto f = run.compile([&](const Tensor& x, const Tensor&) {

@@ -50,6 +50,7 @@ void Follower::run(const detail::Body& body) {
     body.run(body.context, walk_.at().frame().arguments.data(), leaves_.numbers.data(),
              results_.tensors, results_.plain);
     if (!trace_) finish();
+    if (trace_) recording_ = std::make_unique<Recording>(trace_->finish(results_));
   } catch (const WantsTape&) {
     trace_scope_.reset();
     throw;
@@ -59,17 +60,6 @@ void Follower::run(const detail::Body& body) {
                     walk_.has_escapes(results_.tensors, gradients_)))
       stop_following();
     if (trace_) trace_->failed();
-    trace_scope_.reset();
-    throw;
-  }
-  finish_recording();
-}
-
-void Follower::finish_recording() {
-  if (!trace_) return;
-  try {
-    recording_ = std::make_unique<Recording>(trace_->finish(results_));
-  } catch (...) {
     trace_scope_.reset();
     throw;
   }

@@ -96,7 +96,6 @@ class Follower {
   void leave_tape();
   void finish();
   void finish_segments();
-  void finish_recording();
 
   const Helpers& helpers_;
   const PathVersion& first_;

@@ -5,8 +5,8 @@
 // through the tape, whose passes are recorded like all else. The first time that the gradient of a
 // leaf is touched, what it was is set aside; afterwards the leaf has it again, and what the body
 // left there is an output of the graph, to be put there after each run. A gradient that was there
-// before cannot be read: the body must drop it first. One that was missing when it was read must be
-// missing in later calls.
+// before is a captured tensor. A run along the recorded path sets gradients aside in the same way, and
+// is held against what the recording has left; one of a pure body has guards instead.
 #pragma once
 
 #include "capture/recording.h"

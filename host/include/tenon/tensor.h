@@ -273,6 +273,9 @@ std::vector<Tensor> tensor_split(const Tensor& self, T sections, int64_t dim = 0
   return self.tensor_split(sections, dim);
 }
 
+/// randint(low, high, size), where `size` stands in braces: `{}` is one number, rather than no dtype.
+TENON_API Tensor randint(SymInt low, SymInt high, std::initializer_list<SymInt> size);
+
 /// A tensor over memory of the caller, which must outlive it; `deleter` (if any) runs with the last
 /// reference. Strides are row-major unless given, in elements.
 TENON_API Tensor from_memory(void* data, IntList sizes, Dtype dtype, OptIntList strides = {},

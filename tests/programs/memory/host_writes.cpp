@@ -214,7 +214,7 @@ TENON_PROGRAM(TheBodySeeds, 4) {
     manual_seed(3);
     return x + randint(0, 64, {2}).to(Dtype::f32);
   });
-  for (int i = 0; i < 5; ++i) run.log(f(zeros({2})), randint(0, 1024, SymIntList()));
+  for (int i = 0; i < 5; ++i) run.log(f(zeros({2})), randint(0, 1024, {}));
 }
 
 TENON_PROGRAM(TheBodyGoesBackInTheStreamOfNumbers, 5) {
