@@ -27,7 +27,8 @@ BackwardCode::BackwardCode(const Extracted& half, uint32_t n_saved, CompileBackw
 BackwardCode::Variant BackwardCode::compile(std::optional<MaskedBackward> part) {
   config::InheritPatches as_then(patches_);
   BelowAutograd below;
-  ShapeEnvScope shapes(*half_.graph->shape_env);  // a pass may start inside of a recording
+  std::optional<ShapeEnvScope> shapes;  // a pass may start inside of a recording
+  if (half_.graph->shape_env) shapes.emplace(*half_.graph->shape_env);
   if (!part) return {compile_(half_, n_saved_), std::nullopt};
   auto n_saved = std::ranges::count_if(part->inputs, [this](uint32_t i) { return i < n_saved_; });
   report::counter("aot.partial_backward_compiles").add();
