@@ -65,6 +65,8 @@ std::shared_ptr<detail::LazyNumber> detail::lazy_number(Tensor t) {
   return number;
 }
 
+bool holds_lazy_numbers() { return !lazy_numbers().empty(); }
+
 // The numbers of a branch or of a loop's body are looked at nowhere.
 void keep_lazy_numbers(const CallArgs& call) {
   if (!call.op->mutated_args || lazy_numbers().empty() || BodyScope::is_inside()) return;

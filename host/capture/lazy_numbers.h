@@ -20,6 +20,8 @@ namespace tenon {
 
 using LazyNumbers = std::vector<std::weak_ptr<detail::LazyNumber>>;
 
+/// Whether the body holds any.
+bool holds_lazy_numbers();
 /// An operation of the body is about to run, and has not been recorded or followed.
 void keep_lazy_numbers(const CallArgs& call);
 /// The host may write from here on; nothing of the trace is pending.

@@ -73,6 +73,13 @@ struct PlainResults {
   friend bool operator==(const PlainResults&, const PlainResults&) = default;
 };
 
+/// Where a unit, see core/op_unit.h, lies in a graph.
+struct RecordedUnit {
+  uint64_t number;
+  NodeId first, end;
+  std::vector<ValueId> values;  ///< of its tensors as it began; no_value: it does not name one
+};
+
 /// What was recorded between two graph breaks, and has run.
 struct Segment {
   std::shared_ptr<Graph> graph;
@@ -82,7 +89,8 @@ struct Segment {
   size_t n_outputs = 0;                ///< tensors that were alive at the break
   ValueId looked_at = no_value;        ///< the output that the body looked at, which ended it
   size_t place = 0;                    ///< how many the body has run before
-  std::vector<Overlap> overlaps;       ///< of the inputs, where some is written
+  std::vector<RecordedUnit> units;
+  std::vector<Overlap> overlaps;  ///< of the inputs, where some is written
   bool writes = false;
   std::shared_ptr<const SegmentCode> code;  ///< what has run it
 };
@@ -108,6 +116,7 @@ struct Recording {
   // Of a body in one piece.
   std::shared_ptr<Graph> graph;
   std::vector<ValueId> values_before;  ///< of the same tensor objects, see GraphRecorder
+  std::vector<RecordedUnit> units;
   GivenNumbers given;
   autograd::TapeRequests requests;  ///< of the body
   bool has_code = false;            ///< false: nothing was recorded, the graph is empty

@@ -281,6 +281,7 @@ void Trace::flush() {
                   .values_before = recorder_.values_before(),
                   .n_outputs = n_alive,
                   .place = recording_.segments.size(),
+                  .units = units_.take(),
                   .writes = mutates_};
   if (mutates_) segment.overlaps = inputs_.segment_overlaps();
   symbols_.bind(*segment.graph);
@@ -470,6 +471,7 @@ void Trace::finish_graph(std::span<const Tensor> body_outputs) {
   symbols_.emit_asserts();
   recording_.graph = recorder_.finish(results);
   recording_.values_before = recorder_.values_before();
+  recording_.units = units_.take();
   recording_.given = std::move(numbers_.given);
   recording_.requests = std::move(requests_);
   recording_.values_before.resize(recording_.graph->values().size(), no_value);

@@ -20,6 +20,7 @@
 #include "capture/tape/aliases.h"
 #include "capture/tape/grad_effects.h"
 #include "capture/trace_policy.h"
+#include "capture/op_units.h"
 #include "graph/record.h"
 
 #include <functional>
@@ -74,6 +75,7 @@ class Trace {
   /// The trace that this thread records, or null. A body that follows a path stops following.
   static Trace* current();
   bool is_on_tape() const { return recorder_.on_tape; }
+  bool records(const GraphRecorder& recorder) const { return &recorder == &recorder_; }
   /// Whether a segment is recorded that may end here.
   bool may_end_segment() {
     return !fullgraph && !is_on_tape() && !recorder_.graph().nodes().empty();
@@ -103,6 +105,7 @@ class Trace {
   DataSymbols& symbols() { return symbols_; }
   TouchedGradients& gradients() { return gradients_; }
   AliasesOfTape& aliases() { return aliases_; }
+  UnitsOfTrace& units() { return units_; }
   PendingLogCalls& log_calls() { return log_calls_; }
   /// About values of the graph that is being recorded.
   autograd::TapeRequests& requests() { return requests_; }
@@ -136,6 +139,7 @@ class Trace {
   BodyNumbers numbers_;
   TouchedGradients gradients_;
   AliasesOfTape aliases_;
+  UnitsOfTrace units_;
   PendingLogCalls log_calls_;
   autograd::TapeRequests requests_;
   Recording recording_;

@@ -10,6 +10,8 @@
 // Cost of one eager step, passes over memory a parameter: SGD 1 (with momentum 3), Adam 8.
 // Sources: Kingma, Ba, "Adam" (2015); Loshchilov, Hutter, "Decoupled weight decay regularization"
 // (2019); Reddi et al., "On the convergence of Adam and beyond" (2018).
+#include "core/inline_vector.h"
+#include "core/op_unit.h"
 #include "nn/optim_parts.h"
 
 #include <tenon/autograd.h>
@@ -18,10 +20,12 @@
 #include <tenon/ops/reduce.h>
 #include <tenon/ops/view.h>
 #include <tenon/optim.h>
+#include <tenon/optim/adaptive.h>
 #include <tenon/tree.h>
 
 #include <algorithm>
 #include <set>
+#include <typeinfo>
 
 namespace tenon::optim {
 namespace {
@@ -40,6 +44,13 @@ Device device_of(const std::vector<Tensor>& parameters) {
 }
 
 }  // namespace
+
+bool is_of_the_library(const Optimizer& o) {
+  const std::type_info& type = typeid(o);
+  return type == typeid(SGD) || type == typeid(Adam) || type == typeid(AdamW) ||
+         type == typeid(RMSprop) || type == typeid(Adagrad) || type == typeid(Adadelta) ||
+         type == typeid(Adamax) || type == typeid(NAdam) || type == typeid(RAdam);
+}
 
 Hyper::Hyper(double value, Device device) : value_(number(value, device)) {}
 
@@ -68,7 +79,7 @@ void Optimizer::add_group(const std::vector<Tensor>& parameters, double lr, doub
   for (const Group& g : *groups_)
     for (const Group::Slot& s : g.slots) known.insert(s.parameter.head());
   Device device = device_of(parameters);
-  Group group{{}, std::move(kinds), Hyper(lr, device), Hyper(momentum, device)};
+  Group group{{}, std::move(kinds), Hyper(lr, device), Hyper(momentum, device), new_op_unit_number()};
   for (const Tensor& p : parameters) {
     require(p.defined() && p.is_leaf() && is_floating(p.dtype()),
             "optimizer: expected floating leaves as parameters, found {}; pass what "
@@ -92,7 +103,20 @@ void Optimizer::step() {
   for (size_t g = 0; g < groups_->size(); ++g)
     for (const Group::Slot& slot : (*groups_)[g].slots)
       if (Tensor grad = slot.parameter.grad(); grad.defined())
-        update(g, slot.parameter, grad, slot.state);
+        update_as_unit(g, slot.parameter, grad, slot.state);
+}
+
+// What an optimiser of the program does may depend on anything.
+void Optimizer::update_as_unit(size_t g, const Tensor& parameter, const Tensor& grad,
+                               const std::vector<Tensor>& state) const {
+  if (!is_of_the_library(*this)) return update(g, parameter, grad, state);
+  const Group& group = groups()[g];
+  InlineVector<const Tensor*, 8> tensors;
+  for (const Tensor* t : {&parameter, &grad, &group.lr.tensor(), &group.momentum.tensor()})
+    tensors.push_back(t);
+  for (const Tensor& t : state) tensors.push_back(&t);
+  OpUnit unit(group.number, tensors);
+  if (!unit.is_done()) update(g, parameter, grad, state);
 }
 
 void Optimizer::zero_grad(bool set_to_none) {

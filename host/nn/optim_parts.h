@@ -6,6 +6,9 @@
 
 namespace tenon::optim {
 
+/// Whether the update of a parameter depends on nothing but its tensors and the group's options.
+bool is_of_the_library(const Optimizer& o);
+
 inline void require_at_least_zero(std::string_view optimizer, std::string_view what, double value) {
   require(value >= 0, "{}: expected {} of 0 or more, found {}", optimizer, what, value);
 }

@@ -11,13 +11,13 @@
 #include "core/tensor/tensor_impl.h"
 #include "graph/record.h"
 #include "graph/text/print.h"
+#include "nn/optim_parts.h"
 
 #include <tenon/optim.h>
 
 #include <map>
 #include <mutex>
 #include <tuple>
-#include <typeinfo>
 
 namespace tenon::optim {
 
@@ -45,12 +45,6 @@ class UpdateKinds {
 UpdateKinds& kinds() {
   static auto* all = new UpdateKinds;
   return *all;
-}
-
-bool is_of_the_library(const Optimizer& o) {
-  const std::type_info& type = typeid(o);
-  return type == typeid(SGD) || type == typeid(Adam) || type == typeid(AdamW) ||
-         type == typeid(RMSprop);
 }
 
 }  // namespace

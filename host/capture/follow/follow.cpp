@@ -93,6 +93,14 @@ void Follower::answer(const CallArgs& call) {
       });
 }
 
+// What has to be looked at for each operation, and other paths, are left to them.
+bool Follower::takes_unit(const OpUnit& unit) {
+  if (thread_modes.follower != this || holds_lazy_numbers() || !walk_.at().fits_unit(unit))
+    return false;
+  walk_.at().pass_unit();
+  return true;
+}
+
 // A path that has the same steps so far and goes on as `fits` asks takes over.
 bool Follower::changes_path(FunctionRef<bool()> fits) {
   if (!asked_for_others_) {

@@ -74,6 +74,8 @@ class Follower {
   static Follower* current();
   /// Whether the operation is the next step; then the call has its results.
   bool takes(const CallArgs& call);
+  /// Whether the unit is what comes next; then all of its steps are done.
+  bool takes_unit(const OpUnit& unit);
   /// The body looks at data: whether a segment ends here, which has run then.
   bool passes_break();
   /// A hook that is registered on `t`, where the recording had one there, too.

@@ -2,6 +2,7 @@
 #include "capture/follow/path.h"
 
 #include "capture/follow/frame.h"
+#include "capture/follow/path_units.h"
 #include "capture/renamed.h"
 #include "core/dispatch.h"
 #include "core/sym/shape_env.h"
@@ -84,6 +85,7 @@ Path::Path(const Recording& recording)
   for (const Segment& segment : recording.segments) add_part(recording, &segment);
   add_arguments(recording.guards);
   add_numbers(recording);
+  keep_units_without_numbers();
   add_symbol_words(*recording.shape_env);
   frames_ = std::make_unique<FrameStore>(*this, recording);
 }
@@ -109,6 +111,7 @@ void Path::add_part(const Recording& recording, const Segment* segment) {
             recording.grads_on);
   part.end_step = steps_.size();
   part.end_object = static_cast<uint32_t>(objects_.size());
+  add_units(part, segment ? segment->units : recording.units);
   for (size_t k = 0; segment && k < segment->n_outputs; ++k) {
     uint32_t object = object_of_[part.first_value + part.graph->outputs()[k]];
     part.outputs.push_back(object);
@@ -185,6 +188,21 @@ void Path::add_steps(const Part& part, uint32_t number, std::span<const ValueId>
   }
 }
 
+void Path::add_units(const Part& part, std::span<const RecordedUnit> units) {
+  for (const RecordedUnit& recorded : units)
+    if (std::optional<Unit> unit = unit_of(*this, part, recorded))
+      units_.push_back(std::move(*unit));
+}
+
+// What the body gives in a unit has to be looked at.
+void Path::keep_units_without_numbers() {
+  std::erase_if(units_, [&](const Unit& unit) {
+    return std::ranges::any_of(numbers_, [&](const BodyNumber& number) {
+      return number.place.step >= unit.first_step && number.place.step < unit.end_step;
+    });
+  });
+}
+
 void Path::add_arguments(const GuardSet& guards) {
   for (uint32_t leaf = 0; leaf < guards.tensors.size(); ++leaf) {
     uint32_t first = guards.same_as.empty() ? leaf : guards.same_as[leaf];
@@ -226,6 +244,11 @@ void Path::add_symbol_words(const ShapeEnv& env) {
 }
 
 // ---- asking it
+
+const Path::Unit* Path::unit_at(size_t step) const {
+  auto at = std::ranges::lower_bound(units_, step, {}, &Unit::first_step);
+  return at != units_.end() && at->first_step == step ? &*at : nullptr;
+}
 
 size_t Path::part_of(ValueId value) const {
   auto next = std::ranges::upper_bound(parts_, value, {}, &Part::first_value);

@@ -68,6 +68,18 @@ class Path {
     std::vector<uint32_t> symbol_words;  ///< by symbol of the graph: which word of the path's
     const Segment* segment;              ///< null: the body in one piece
   };
+  /// Steps that a run may take as one, see core/op_unit.h.
+  struct Unit {
+    struct Write {
+      uint32_t object;
+      ValueId value;  ///< what it is after the unit
+    };
+    uint64_t number;
+    size_t first_step, end_step;
+    std::vector<ValueId> values;  ///< of its tensors as it begins; no_value: it does not name one
+    std::vector<uint32_t> order;  ///< of those that it names, by number: captured tensors last
+    std::vector<Write> writes;
+  };
   /// A number of the body that is a symbol.
   struct BodyNumber {
     NumberPlace place;
@@ -89,6 +101,8 @@ class Path {
   std::span<const Step> steps() const { return steps_; }
   std::span<const Object> objects() const { return objects_; }
   std::span<const BodyNumber> numbers() const { return numbers_; }
+  /// The unit that begins with a step, or null.
+  const Unit* unit_at(size_t step) const;
   size_t n_slots() const { return n_slots_; }
   /// By leaf: its object, or no_object for undefined tensors.
   std::span<const uint32_t> argument_objects() const { return argument_objects_; }
@@ -123,7 +137,9 @@ class Path {
   void add_last_uses(Part& part);
   void add_steps(const Part& part, uint32_t number, std::span<const ValueId> values_before,
                  const std::vector<bool>& grads_on);
+  void add_units(const Part& part, std::span<const RecordedUnit> units);
   void add_arguments(const GuardSet& guards);
+  void keep_units_without_numbers();
   void add_numbers(const Recording& recording);
   void add_symbol_words(const ShapeEnv& env);
   size_t count_shared_steps(const Path& other) const;
@@ -137,6 +153,7 @@ class Path {
   std::vector<ValueId> numbers_of_values_;  // by value
   std::vector<uint32_t> argument_objects_;
   std::vector<BodyNumber> numbers_;
+  std::vector<Unit> units_;  // by first step
   size_t n_slots_ = 0, n_args_ = 0;
   const uint64_t number_;
   mutable std::mutex shared_steps_lock_;

@@ -178,12 +178,9 @@ bool Position::takes_sizes(uint32_t slot, const Tensor& given) {
 void Position::give_results(const CallArgs& call) {
   const Path::Step& step = path().steps()[next_++];
   if (step.in_place >= 0) {
-    const Tensor& self = frame_->objects[static_cast<size_t>(step.in_place)];
-    impl_of(self)->extra->trace_value = step.first_result;
-    bool needs_grad = path().value(step.first_result).flags.requires_grad;
-    bool is_up_to_tape = version_->recording->has_backward;
-    if (!is_up_to_tape && self.requires_grad() != needs_grad) mark_requires_grad(self, needs_grad);
-    call.results[0] = Value::own(self);
+    auto object = static_cast<uint32_t>(step.in_place);
+    set_value(object, step.first_result);
+    call.results[0] = Value::own(frame_->objects[object]);
   } else if (step.op->schema.returns_list()) {
     const Tensor* first = &frame_->objects[path().object_of(step.first_result)];
     call.results[0] = Value::own(std::vector<Tensor>(first, first + step.n_results));
@@ -191,6 +188,41 @@ void Position::give_results(const CallArgs& call) {
     for (uint32_t r = 0; r < step.n_results; ++r)
       call.results[r] = Value::own(frame_->objects[path().object_of(step.first_result + r)]);
   }
+}
+
+// An operation has written it.
+void Position::set_value(uint32_t object, ValueId value) {
+  const Tensor& t = frame_->objects[object];
+  impl_of(t)->extra->trace_value = value;
+  bool needs_grad = path().value(value).flags.requires_grad;
+  bool is_up_to_tape = version_->recording->has_backward;
+  if (!is_up_to_tape && t.requires_grad() != needs_grad) mark_requires_grad(t, needs_grad);
+}
+
+bool Position::fits_unit(const OpUnit& unit) {
+  const Path::Unit* recorded = path().unit_at(next_);
+  if (!recorded || recorded->number != unit.number() ||
+      recorded->values.size() != unit.tensors().size() ||
+      path().steps()[next_].grad != thread_modes.grad_enabled)
+    return false;
+  size_t slots_before = frame_->slots.size();
+  for (uint32_t i : recorded->order) {
+    if (is_value(recorded->values[i], *unit.tensors()[i])) continue;
+    drop_slots(slots_before);
+    return false;
+  }
+  return true;
+}
+
+void Position::pass_unit() {
+  const Path::Unit& unit = *path().unit_at(next_);
+  for (const Path::Unit::Write& write : unit.writes) {
+    set_value(write.object, write.value);
+    // The tape asks for versions. Those of captured tensors change once the code has run.
+    bool is_fake = path().objects()[write.object].origin.kind != ValueOrigin::Kind::implicit;
+    if (version_->recording->has_backward && is_fake) bump_version(frame_->objects[write.object]);
+  }
+  next_ = unit.end_step;
 }
 
 std::string Position::difference(const CallArgs& call) {

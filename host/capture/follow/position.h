@@ -10,6 +10,7 @@
 #include "capture/follow/frame.h"
 #include "capture/tape/grad_effects.h"
 #include "core/dispatch.h"
+#include "core/op_unit.h"
 #include "guards/tensor_numbers.h"
 
 #include <tenon/detail/compiled.h>
@@ -69,6 +70,10 @@ class Position {
   bool names(ValueId value, const Tensor& given) { return is_value(value, given); }
   /// Answers it, and goes on.
   void give_results(const CallArgs& call);
+  /// Whether a unit is what comes next, see core/op_unit.h, and whether it may be taken as one.
+  bool fits_unit(const OpUnit& unit);
+  /// All of its steps are done.
+  void pass_unit();
   /// For people: what the operation is, and what was recorded in its place.
   std::string difference(const CallArgs& call);
   /// Whether tensors are the results of a body in one piece, where all steps are done, and
@@ -87,6 +92,7 @@ class Position {
   bool fits_arguments(const Path::Step& step, const CallArgs& call);
   bool fits(const Value& expected, const Value& given);
   bool is_value(ValueId value, const Tensor& given);
+  void set_value(uint32_t object, ValueId value);
   bool is_output(const ValueOrigin& origin, const Tensor& given);
   bool takes_numbers(const Value& expected, const Value& given);
   void take_number(size_t index, int64_t word);

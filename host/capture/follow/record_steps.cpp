@@ -139,6 +139,35 @@ void take_functions(Trace& trace, const Path& path, const Path::Step& step,
   }
 }
 
+/// The units of a path go into a recording along with their steps.
+class UnitsAgain {
+ public:
+  UnitsAgain(Trace& trace, const Path& path, std::span<const Tensor> known)
+      : trace_(trace), path_(path), known_(known) {}
+  void before(size_t step) {
+    const Path::Unit* unit = path_.unit_at(step);
+    if (!unit) return;
+    unit_ = unit;
+    start_ = UnitsOfTrace::begin(recorder_of_thread());
+  }
+  void after(size_t step) {
+    if (!unit_ || unit_->end_step != step + 1) return;
+    std::vector<const Tensor*> tensors;
+    for (ValueId v : unit_->values)
+      tensors.push_back(v == no_value ? &none_ : &known_[path_.object_of(v)]);
+    trace_.units().end(recorder_of_thread(), trace_.inputs().stand_ins, unit_->number, tensors,
+                       start_);
+  }
+
+ private:
+  Trace& trace_;
+  const Path& path_;
+  std::span<const Tensor> known_;
+  const Tensor none_;
+  const Path::Unit* unit_ = nullptr;
+  OpUnit::Start start_;
+};
+
 }  // namespace
 
 void record_steps(Trace& trace, const Path& path, const Frame& frame, StepRange range,
@@ -152,7 +181,10 @@ void record_steps(Trace& trace, const Path& path, const Frame& frame, StepRange 
   Renamed renamed(*part.graph->shape_env, *trace.so_far().shape_env, BodySymbols::unrelated);
   std::vector<ValueId> values;  // of the trace, by value of the path
   if (trace.is_on_tape()) values.resize(path.values_before(end), no_value);
-  for (const Path::Step& step : path.steps().subspan(first, end - first)) {
+  UnitsAgain units(trace, path, known);
+  for (size_t n = first; n < end; ++n) {
+    const Path::Step& step = path.steps()[n];
+    units.before(n);
     ArgumentLists lists;
     std::vector<Value> args = arguments_of(path, frame, step, renamed, known, lists);
     std::vector<Value> results(std::max<uint32_t>(step.n_results, 1));
@@ -166,6 +198,7 @@ void record_steps(Trace& trace, const Path& path, const Frame& frame, StepRange 
     });
     take_functions(trace, path, step, known, requests);
     for (Value& v : results) drop(v);
+    units.after(n);
   }
   hand_over(trace, path, frame, known);
   if (trace.is_on_tape()) trace.aliases() = AliasesOfTape(frame.id, std::move(values));

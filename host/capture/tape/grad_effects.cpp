@@ -27,10 +27,6 @@ void forget_tape(Graph& graph) {
   for (NodeId n = 0; n < graph.nodes().size(); ++n) graph.node(n).facts.erase("grad");
 }
 
-bool TouchedGradients::has_touched(const Tensor& leaf) const {
-  return std::ranges::any_of(touched_, [&](const Touched& t) { return same_head(t.leaf, leaf); });
-}
-
 namespace {
 
 // Its gradient is a value of the recording like any other.
@@ -46,6 +42,7 @@ bool is_made_by_body(const Tensor& leaf) {
 void TouchedGradients::touch(const Tensor& leaf, bool reads) {
   GradState& state = autograd::ensure_state(leaf);
   touched_.push_back({leaf, state.grad, {}, reads && !state.grad.defined()});
+  leaves_.insert(leaf.head());
 }
 
 void TouchedGradients::give_back() {

@@ -12,6 +12,7 @@
 #include "capture/recording.h"
 #include "core/function_ref.h"
 
+#include <unordered_set>
 #include <vector>
 
 namespace tenon {
@@ -28,7 +29,7 @@ struct WantsTape {};
 /// The gradients that a body touches while it is recorded through the tape.
 class TouchedGradients {
  public:
-  bool has_touched(const Tensor& leaf) const;
+  bool has_touched(const Tensor& leaf) const { return leaves_.contains(leaf.head()); }
   /// For the first time.
   void touch(const Tensor& leaf, bool reads);
   bool has_any() const { return !touched_.empty(); }
@@ -58,6 +59,7 @@ class TouchedGradients {
   const Tensor& left_in(const Touched& t) const;
   bool is_changed(const Touched& t) const;
   std::vector<Touched> touched_;
+  std::unordered_set<const detail::TensorHead*> leaves_;
   bool gave_back_ = false;
 };
 

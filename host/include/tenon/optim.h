@@ -62,7 +62,8 @@ struct Group {
   std::vector<Slot> slots;
   std::vector<StateKind> kinds;
   Hyper lr;
-  Hyper momentum;  ///< the first beta of Adam
+  Hyper momentum;       ///< the first beta of Adam
+  uint64_t number = 0;  ///< no other group of the process has it; set by the optimiser
 };
 
 /// The learning rate of all groups: reading gives that of the first.
@@ -121,6 +122,10 @@ class TENON_API Optimizer {
   /// One parameter of group number `group`; `grad` is defined.
   virtual void update(size_t group, const Tensor& parameter, const Tensor& grad,
                       const std::vector<Tensor>& state) const = 0;
+
+ private:
+  void update_as_unit(size_t group, const Tensor& parameter, const Tensor& grad,
+                      const std::vector<Tensor>& state) const;
 };
 
 struct SGDOptions {

@@ -1,0 +1,74 @@
+// Steps that may be taken as one.
+#include "capture/follow/path_units.h"
+
+#include <algorithm>
+
+namespace tenon {
+
+namespace {
+
+std::span<const Path::Step> steps_of(const Path& path, const Path::Unit& unit) {
+  return path.steps().subspan(unit.first_step, unit.end_step - unit.first_step);
+}
+
+size_t step_at(const Path& path, const Path::Part& part, NodeId node) {
+  auto own = path.steps().subspan(part.first_step);
+  auto at = std::ranges::lower_bound(own, node, {}, &Path::Step::node);
+  return part.first_step + static_cast<size_t>(at - own.begin());
+}
+
+// Values that come from before the unit are among those of its tensors.
+bool reads_its_tensors_only(const Path& path, const Path::Part& part, const Path::Unit& unit) {
+  bool all = true;
+  auto look_at = [&](ValueId v) {
+    ValueId named = path.number_of(part, v);
+    bool is_own = named >= path.steps()[unit.first_step].first_result &&
+                  path.value(named).source == ValueSource::node;
+    all = all && (is_own || std::ranges::find(unit.values, named) != unit.values.end());
+  };
+  for (const Path::Step& step : steps_of(path, unit))
+    for (const Value& arg : path.args_of(step)) for_each_value(arg, look_at);
+  return all;
+}
+
+// Captured tensors are met in the order of their slots.
+void add_order(const Path& path, Path::Unit& unit) {
+  auto slot_of = [&](uint32_t tensor) {
+    const ValueOrigin& origin = path.objects()[path.object_of(unit.values[tensor])].origin;
+    return origin.kind == ValueOrigin::Kind::implicit ? int64_t{origin.index} : -1;
+  };
+  for (uint32_t i = 0; i < unit.values.size(); ++i)
+    if (unit.values[i] != no_value) unit.order.push_back(i);
+  std::ranges::stable_sort(unit.order, {}, slot_of);
+}
+
+void add_writes(const Path& path, Path::Unit& unit) {
+  for (const Path::Step& step : steps_of(path, unit)) {
+    if (step.in_place < 0) continue;
+    auto object = static_cast<uint32_t>(step.in_place);
+    auto known = std::ranges::find(unit.writes, object, &Path::Unit::Write::object);
+    if (known == unit.writes.end())
+      unit.writes.push_back({object, step.first_result});
+    else
+      known->value = step.first_result;
+  }
+}
+
+}  // namespace
+
+std::optional<Path::Unit> unit_of(const Path& path, const Path::Part& part,
+                                  const RecordedUnit& recorded) {
+  Path::Unit unit;
+  unit.number = recorded.number;
+  unit.first_step = step_at(path, part, recorded.first);
+  unit.end_step = step_at(path, part, recorded.end);
+  for (ValueId v : recorded.values)
+    unit.values.push_back(v == no_value ? no_value : path.number_of(part, v));
+  if (unit.first_step == unit.end_step || !reads_its_tensors_only(path, part, unit))
+    return std::nullopt;
+  add_order(path, unit);
+  add_writes(path, unit);
+  return unit;
+}
+
+}  // namespace tenon

@@ -1,0 +1,40 @@
+// Beginning and ending units.
+#include "core/op_unit.h"
+
+#include <atomic>
+
+namespace tenon {
+
+bool (*take_op_unit_slot)(const OpUnit&) = nullptr;
+OpUnit::Start (*begin_op_unit_slot)() = nullptr;
+void (*end_op_unit_slot)(const OpUnit&, const OpUnit::Start&) = nullptr;
+
+namespace {
+
+// Code of the user that is called for some operations has its say about each.
+bool has_plain_modes() {
+  return !(thread_modes.include & ~thread_modes.exclude & keys_of_user) &&
+         !thread_modes.grad_enabled;
+}
+
+}  // namespace
+
+OpUnit::OpUnit(uint64_t number, std::span<const Tensor* const> tensors)
+    : number_(number), tensors_(tensors) {
+  if (!thread_modes.tracer || !has_plain_modes()) return;
+  if (thread_modes.follower)
+    is_done_ = take_op_unit_slot(*this);
+  else
+    start_ = begin_op_unit_slot();
+}
+
+OpUnit::~OpUnit() {
+  if (start_.trace) end_op_unit_slot(*this, start_);
+}
+
+uint64_t new_op_unit_number() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+}  // namespace tenon
