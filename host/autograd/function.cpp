@@ -126,6 +126,8 @@ struct FunctionRunner {
       }
     }
     node->save(results);
+    node->context.dirty_.clear();  // they hold the node
+    node->context.fixed_.clear();
     return results;
   }
 

@@ -16,6 +16,12 @@ Tensor StandIns::fake_of(const Tensor& real) const {
   return Tensor();
 }
 
+Tensor StandIns::real_of(const Tensor& fake) const {
+  for (const auto& [real, known] : all)
+    if (same_head(known, fake)) return real;
+  return Tensor();
+}
+
 void WrittenMemory::note(const CallArgs& call, const StandIns& stand_ins) {
   auto note_one = [&](const Tensor& t) {
     Tensor real = t.is_fake() ? concrete_of(t) : t;

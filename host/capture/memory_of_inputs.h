@@ -15,6 +15,8 @@ struct StandIns {
   std::vector<std::pair<Tensor, Tensor>> all;  ///< real, fake
   /// Undefined for a tensor that the body has not named.
   Tensor fake_of(const Tensor& real) const;
+  /// What the fake stands for; undefined where there is nothing.
+  Tensor real_of(const Tensor& fake) const;
 };
 
 /// Memory of real tensors that a segment writes when it runs: until then they are as they were.

@@ -65,7 +65,8 @@ std::vector<Tensor> Trace::escaped_of(std::vector<Tensor> fakes,
                                       std::span<const Tensor> body_outputs) const {
   std::erase_if(fakes, [&](const Tensor& fake) {
     int32_t ours = 1 + recorder_.own_references(fake) + inputs_.references(fake) +
-                   gradients_.references(fake) + log_calls_.references(fake);  // 1: in `fakes`
+                   gradients_.references(fake) + early_gradients_.references(fake) +
+                   log_calls_.references(fake);  // 1: in `fakes`
     for (const Tensor& t : body_outputs) ours += same_head(t, fake);
     return fake.head()->references.load() <= ours;
   });

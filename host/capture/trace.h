@@ -16,11 +16,11 @@
 #include "autograd/tape.h"
 #include "capture/data_symbols.h"
 #include "capture/inputs.h"
+#include "capture/op_units.h"
 #include "capture/recording.h"
 #include "capture/tape/aliases.h"
 #include "capture/tape/grad_effects.h"
 #include "capture/trace_policy.h"
-#include "capture/op_units.h"
 #include "graph/record.h"
 
 #include <functional>
@@ -75,6 +75,9 @@ class Trace {
   /// The trace that this thread records, or null. A body that follows a path stops following.
   static Trace* current();
   bool is_on_tape() const { return recorder_.on_tape; }
+  /// Goes on through the tape, since the body asks for gradients. Throws WantsTape where it has to
+  /// be run once more for that.
+  void start_tape();
   bool records(const GraphRecorder& recorder) const { return &recorder == &recorder_; }
   /// Whether a segment is recorded that may end here.
   bool may_end_segment() {
@@ -104,6 +107,8 @@ class Trace {
   TraceInputs& inputs() { return inputs_; }
   DataSymbols& symbols() { return symbols_; }
   TouchedGradients& gradients() { return gradients_; }
+  /// Touched before there is a tape, in a body that must be one graph.
+  TouchedGradients& early_gradients() { return early_gradients_; }
   AliasesOfTape& aliases() { return aliases_; }
   UnitsOfTrace& units() { return units_; }
   PendingLogCalls& log_calls() { return log_calls_; }
@@ -118,6 +123,7 @@ class Trace {
   friend class TraceScope;
   friend void change_needs(Trace& trace, std::string_view what);
   void set_hooks();
+  bool may_start_tape();
   bool stays_outside(const OpEntry& op) const;
   void run_outside(const CallArgs& call);
   bool may_look() const;
@@ -137,7 +143,7 @@ class Trace {
   TraceInputs inputs_;
   DataSymbols symbols_;
   BodyNumbers numbers_;
-  TouchedGradients gradients_;
+  TouchedGradients gradients_, early_gradients_;
   AliasesOfTape aliases_;
   UnitsOfTrace units_;
   PendingLogCalls log_calls_;

@@ -136,6 +136,7 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
     return give_followed(site, versions, *version, follower, leaves, result);
   }
   Recording recording = std::move(follower.recording());
+  if (recording.has_backward) site.calls_backward = true;
   note_recording(site, recording);
   if (late->then == Miss::compile)
     return serve_recording(site, std::move(recording), leaves, result);

@@ -8,6 +8,8 @@
 
 #include "core/value.h"
 
+#include <utility>
+
 namespace tenon {
 
 enum class OpId : uint32_t;
@@ -58,6 +60,17 @@ struct ThreadModes {
   Device default_device = kCPU;  ///< of factories
 };
 extern thread_local constinit ThreadModes thread_modes;
+
+/// The thread has the modes that it had at another time.
+class ModesOf {
+ public:
+  explicit ModesOf(const ThreadModes& then) : now_(std::exchange(thread_modes, then)) {}
+  ~ModesOf() { thread_modes = now_; }
+  ModesOf(const ModesOf&) = delete;
+
+ private:
+  const ThreadModes now_;
+};
 
 /// Adds and removes keys for the lifetime of a scope.
 class ModeScope {

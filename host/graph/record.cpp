@@ -85,6 +85,24 @@ void GraphRecorder::restart() {
   id_ = next_trace_id.fetch_add(1, std::memory_order_relaxed);
 }
 
+std::shared_ptr<const Graph> GraphRecorder::restart_with_inputs() {
+  std::shared_ptr<Graph> before = graph_;
+  std::vector<Tensor> fakes = std::move(input_fakes_);
+  restart();
+  fakes.resize(before->inputs().size());
+  for (uint32_t i = 0; i < fakes.size(); ++i) {
+    GraphValue value = before->value(before->inputs()[i]);
+    if (const Tensor& fake = fakes[i]; fake.defined()) {
+      replace_metadata(fake, list_of(value.meta.sizes), list_of(value.meta.strides), value.offset);
+      mark_requires_grad(fake, value.flags.requires_grad);
+    }
+    ValueId id = graph_->add_input(std::move(value));
+    if (fakes[i].defined()) track(fakes[i], id);
+  }
+  input_fakes_ = std::move(fakes);
+  return before;
+}
+
 ValueId GraphRecorder::adopt_input(const Tensor& fake, ValueFlags flags) {
   GraphValue value = describe(fake);
   flags.requires_grad = fake.requires_grad();

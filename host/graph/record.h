@@ -48,6 +48,9 @@ class GraphRecorder {
   /// Begins an empty graph with the same ShapeEnv and hooks; earlier fakes are foreign from here
   /// on.
   void restart();
+  /// Begins an empty graph with the inputs that there are, as they came in; other fakes are foreign
+  /// from here on. Gives the graph so far.
+  std::shared_ptr<const Graph> restart_with_inputs();
   Graph& graph() { return *graph_; }
   const std::shared_ptr<ShapeEnv>& shape_env() const { return graph_->shape_env; }
 

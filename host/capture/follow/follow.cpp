@@ -56,7 +56,7 @@ void Follower::run(const detail::Body& body) {
     throw;
   } catch (...) {
     // What the body has done by now is done.
-    if (!trace_ && (gradients_.has_any() || walk_.has_written() ||
+    if (!trace_ && ((is_on_tape() && gradients_.has_any()) || walk_.has_written() ||
                     walk_.has_escapes(results_.tensors, gradients_)))
       stop_following();
     if (trace_) trace_->failed();
@@ -104,6 +104,7 @@ bool Follower::takes_unit(const OpUnit& unit) {
 // A path that has the same steps so far and goes on as `fits` asks takes over.
 bool Follower::changes_path(FunctionRef<bool()> fits) {
   if (!asked_for_others_) {
+    ModesOf around_the_call(modes_);
     asked_for_others_ = true;
     others_ = helpers_.others();
   }
@@ -181,7 +182,7 @@ void Follower::finish() {
     if (walk_.path().has_breaks()) return walk_.ends_segment(helpers_.segments);
     const PathVersion& version = walk_.at().version();
     return !keeps && histories == version.recording->gradients.needs_history &&
-           walk_.ends_whole(results_.tensors, gradients_) &&
+           walk_.ends_whole(results_.tensors, is_on_tape() ? gradients_ : TouchedGradients()) &&
            helpers_.holds(version, walk_.at().frame().slots);
   };
   if (ends() || changes_path(ends)) {
@@ -209,19 +210,16 @@ void Follower::finish_segments() {
 
 void Follower::stop_following() {
   if (difference_.empty()) difference_ = "it does what is only recorded";
-  thread_modes.follower = nullptr;  // what comes now is recorded
-  try {
-    EnableGradGuard around_the_call(walk_.grad_enabled());
+  {
+    ModesOf around_the_call(modes_);
     trace_ = helpers_.record(walk_.path(), difference_);
-  } catch (...) {
-    thread_modes.follower = this;
-    throw;
   }
+  thread_modes.follower = nullptr;  // what comes now is recorded
   uint64_t outside = thread_modes.excluded_outside;
   trace_scope_ = std::make_unique<TraceScope>(*trace_, *body_);
   thread_modes.excluded_outside = outside;
   walk_.become_recording(*trace_);
-  if (is_on_tape()) trace_->gradients() = std::move(gradients_);
+  (is_on_tape() ? trace_->gradients() : trace_->early_gradients()) = std::move(gradients_);
 }
 
 namespace {

@@ -85,6 +85,7 @@ class Follower {
   const Walk& walk() const { return walk_; }
   /// Whether the body has a tape of its own.
   bool is_on_tape() const { return first_.recording->has_backward; }
+  /// Also where there is no tape yet, of a body that must be one graph.
   TouchedGradients& gradients() { return gradients_; }
   bool captures_scalars() const { return helpers_.captures_scalars; }
   bool is_one_graph() const { return helpers_.is_one_graph; }
@@ -103,6 +104,7 @@ class Follower {
   const PathVersion& first_;
   std::vector<PathVersion> others_;
   bool asked_for_others_ = false;
+  const ThreadModes modes_ = thread_modes;  // around the call
   Walk walk_;
   const detail::Leaves& leaves_;
   const detail::Body* body_ = nullptr;

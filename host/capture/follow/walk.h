@@ -34,7 +34,6 @@ class Walk {
   const Position& at() const { return at_; }
   const Path& path() const { return at_.path(); }
   bool has_pending_steps() const { return at_.next_step() != begun_; }
-  bool grad_enabled() const { return grad_; }  ///< around the call
   bool may_change_to(const PathVersion& other) const { return at_.may_change_to(other, n_run_); }
 
   /// Whether a body in one piece ends here with these results, and has left these gradients.

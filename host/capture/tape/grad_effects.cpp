@@ -45,6 +45,20 @@ void TouchedGradients::touch(const Tensor& leaf, bool reads) {
   leaves_.insert(leaf.head());
 }
 
+void TouchedGradients::touch_early(const Tensor& leaf, const Tensor& real, bool reads) {
+  const Tensor& before = autograd::ensure_state(real).grad;
+  touched_.push_back({leaf, before, {}, reads && !before.defined()});
+  leaves_.insert(leaf.head());
+}
+
+void TouchedGradients::start_tape() {
+  for (const Touched& t : touched_) {
+    if (!t.leaf.is_fake()) continue;
+    Tensor& of_real = autograd::ensure_state(concrete_of(t.leaf)).grad;
+    autograd::ensure_state(t.leaf).grad = std::exchange(of_real, t.before);
+  }
+}
+
 void TouchedGradients::give_back() {
   if (std::exchange(gave_back_, true)) return;
   for (Touched& t : touched_)
@@ -137,13 +151,31 @@ bool is_yet_to_be_met(const Tensor& t) {
 // A body that is followed reads what is there; what it leaves goes there when its code has run.
 void touch_followed(Follower& follower, const Tensor& leaf, bool reads) {
   TouchedGradients& gradients = follower.gradients();
-  if (!follower.is_on_tape() || gradients.has_touched(leaf)) return;
-  if (leaf.is_fake()) {
-    const Tensor& real = follower.walk().real_of(leaf);
-    if (!real.defined()) return;
-    autograd::ensure_state(leaf).grad = autograd::ensure_state(real).grad;
-  }
+  if (!follower.is_one_graph() || gradients.has_touched(leaf)) return;
+  const Tensor& real = leaf.is_fake() ? follower.walk().real_of(leaf) : leaf;
+  if (!real.defined()) return;
+  if (!follower.is_on_tape()) return gradients.touch_early(leaf, real, reads);
+  if (leaf.is_fake()) autograd::ensure_state(leaf).grad = autograd::ensure_state(real).grad;
   gradients.touch(leaf, reads);
+}
+
+// There may be a tape later.
+void touch_early(Trace& trace, const Tensor& leaf, bool reads) {
+  bool may_start_tape = trace.fullgraph && !trace.leaves_body_out;
+  if (!may_start_tape || trace.early_gradients().has_touched(leaf) || is_made_by_body(leaf)) return;
+  const Tensor& real = leaf.is_fake() ? concrete_of(leaf) : leaf;
+  if (real.defined()) trace.early_gradients().touch_early(leaf, real, reads);
+}
+
+// A recording of a body that must be one graph is on a tape of its own where it asks for gradients.
+bool goes_on_tape() {
+  if (is_on_own_tape()) return true;
+  const Follower* follower = Follower::current();
+  if (follower && !follower->is_one_graph()) return false;
+  Trace* trace = Trace::current();
+  if (!trace || !trace->fullgraph) return false;
+  trace->start_tape();
+  return true;
 }
 
 // Code that computes more than one of them knows a gradient of each, as if there were a hook.
@@ -159,7 +191,8 @@ const bool installed_grad_effects = [] {
   autograd::gradient_touched_slot = [](const Tensor& leaf, bool reads) {
     if (Follower* follower = Follower::current()) return touch_followed(*follower, leaf, reads);
     Trace* trace = Trace::current();
-    if (!trace || !trace->is_on_tape()) return;
+    if (!trace) return;
+    if (!trace->is_on_tape()) return touch_early(*trace, leaf, reads);
     if (trace->gradients().has_touched(leaf) || is_made_by_body(leaf)) return;
     Tensor& gradient = autograd::ensure_state(leaf).grad;
     // That of an argument, whose fake has none yet.
@@ -175,14 +208,14 @@ const bool installed_grad_effects = [] {
     Trace* trace = Trace::current();
     if (!trace) return;
     if (!t.is_fake() && !trace->inputs().stand_ins.fake_of(t).defined()) return;
-    if (!trace->is_on_tape() && trace->fullgraph) throw WantsTape();
+    if (!trace->is_on_tape() && trace->fullgraph) trace->start_tape();
     if (!trace->is_on_tape()) change_needs(*trace, "requires_grad_()");
     if (!t.is_fake()) return set_need(trace->inputs(), t, value);
     if (const Tensor& real = concrete_of(t); real.defined()) real.requires_grad_(value);
   };
   autograd::leave_recording_slot = [](const char* what, std::vector<Tensor>& tensors,
                                       std::span<const Tensor> sought) -> void* {
-    if (is_on_own_tape()) {
+    if (goes_on_tape()) {
       require(!autograd::anomaly_mode().enabled, ErrorCode::unsupported,
               "{} in a body that must be one graph: a DetectAnomalyGuard looks at each gradient, "
               "which has no data there; leave out fullgraph",
@@ -195,7 +228,6 @@ const bool installed_grad_effects = [] {
       Trace* trace = Trace::current();
       require(trace != nullptr, ErrorCode::unsupported,
               "{}: not supported while a graph tracer records", what);
-      if (trace->fullgraph) throw WantsTape();
     }
     return detail::enter_disabled(tensors, what);
   };

@@ -32,6 +32,10 @@ class TouchedGradients {
   bool has_touched(const Tensor& leaf) const { return leaves_.contains(leaf.head()); }
   /// For the first time.
   void touch(const Tensor& leaf, bool reads);
+  /// The same without a tape, where `real` has the gradient of the leaf.
+  void touch_early(const Tensor& leaf, const Tensor& real, bool reads);
+  /// There is a tape from here on, which has gradients of arguments apart.
+  void start_tape();
   bool has_any() const { return !touched_.empty(); }
   /// Leaves get what the body has left, as far as segments have computed it.
   void leave_computed() const;

@@ -261,20 +261,20 @@ void mark_static() {
 }  // namespace tenon
 
 /// Names a module's class and its members, inside of it; members after it are public. Calling the
-/// module calls its `forward`. Not for classes inside of functions, which have no templates.
+/// module calls its `forward`, if it has one. Not for classes inside of functions, which have no templates.
 #define TENON_MODULE(Type, ...)                                                                \
  public:                                                                                       \
   std::string_view type_name() const override { return #Type; }                                \
   void visit_members([[maybe_unused]] ::tenon::nn::MemberVisitor& visitor) override {          \
     ::tenon::nn::detail::visit_members(visitor, #__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__);      \
   }                                                                                            \
-  template <class... Arguments>                                                                \
+  template <class... Arguments, class Self = Type>                                             \
   decltype(auto) operator()(Arguments&&... arguments) {                                        \
     ::tenon::nn::detail::NumbersOfModule numbers(::tenon::nn::detail::is_marked_static<Type>); \
-    return this->forward(std::forward<Arguments>(arguments)...);                               \
+    return static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);           \
   }                                                                                            \
-  template <class... Arguments>                                                                \
+  template <class... Arguments, class Self = Type>                                             \
   decltype(auto) operator()(Arguments&&... arguments) const {                                  \
     ::tenon::nn::detail::NumbersOfModule numbers(::tenon::nn::detail::is_marked_static<Type>); \
-    return this->forward(std::forward<Arguments>(arguments)...);                               \
+    return static_cast<const Self&>(*this).forward(std::forward<Arguments>(arguments)...);     \
   }
