@@ -1,6 +1,8 @@
 // Whether compiled callables run as they are on this thread, and operations outside of graphs.
 #pragma once
 
+#include "core/dispatch.h"
+
 #include <cstdint>
 #include <utility>
 
@@ -20,5 +22,9 @@ class RecordingItself {
  private:
   const int32_t before_;
 };
+
+/// Whether data decide how large the results are, and the operation does nothing else: it runs
+/// between two segments, like disabled code, and its results are captured tensors of the next one.
+bool runs_between_segments(const CallArgs& call);
 
 }  // namespace tenon

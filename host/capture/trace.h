@@ -75,9 +75,6 @@ class Trace {
   /// The trace that this thread records, or null. A body that follows a path stops following.
   static Trace* current();
   bool is_on_tape() const { return recorder_.on_tape; }
-  /// Goes on through the tape, since the body asks for gradients. Throws WantsTape where it has to
-  /// be run once more for that.
-  void start_tape();
   bool records(const GraphRecorder& recorder) const { return &recorder == &recorder_; }
   /// Whether a segment is recorded that may end here.
   bool may_end_segment() {
@@ -122,8 +119,8 @@ class Trace {
  private:
   friend class TraceScope;
   friend void change_needs(Trace& trace, std::string_view what);
+  friend void start_tape(Trace& trace);
   void set_hooks();
-  bool may_start_tape();
   bool stays_outside(const OpEntry& op) const;
   void run_outside(const CallArgs& call);
   bool may_look() const;
@@ -163,6 +160,10 @@ class Trace {
 /// Ends the segment, since another tensor needs a gradient from here on: what was recorded before
 /// knows nothing of it, and no later run is held against it.
 void change_needs(Trace& trace, std::string_view what);
+
+/// Goes on through the tape, since the body asks for gradients. Throws WantsTape where the body has
+/// to be run once more for that.
+void start_tape(Trace& trace);
 
 /// Sends this thread's operations, and what its code asks of a recording, to a trace.
 class TraceScope {

@@ -72,23 +72,17 @@ GraphRecorder::~GraphRecorder() {
   earlier_->alive.clear();
 }
 
-void GraphRecorder::restart() {
-  auto env = graph_->shape_env;
-  graph_ = std::make_shared<Graph>();
-  graph_->shape_env = std::move(env);
+std::shared_ptr<const Graph> GraphRecorder::restart(bool keeps_inputs) {
+  std::shared_ptr<Graph> before = std::exchange(graph_, std::make_shared<Graph>());
+  graph_->shape_env = before->shape_env;
   for (const Tensor& fake : live_fakes()) know_earlier(fake);
   life_->alive.clear();
   life_ = std::make_shared<TraceLife>();
   storage_ids_.clear();
   values_before_.clear();
-  input_fakes_.clear();
   id_ = next_trace_id.fetch_add(1, std::memory_order_relaxed);
-}
-
-std::shared_ptr<const Graph> GraphRecorder::restart_with_inputs() {
-  std::shared_ptr<Graph> before = graph_;
-  std::vector<Tensor> fakes = std::move(input_fakes_);
-  restart();
+  std::vector<Tensor> fakes = std::exchange(input_fakes_, {});
+  if (!keeps_inputs) return before;
   fakes.resize(before->inputs().size());
   for (uint32_t i = 0; i < fakes.size(); ++i) {
     GraphValue value = before->value(before->inputs()[i]);

@@ -46,11 +46,8 @@ class GraphRecorder {
   /// Ends the graph with these outputs (undefined tensors give no_value).
   std::shared_ptr<Graph> finish(std::span<const Tensor> outputs);
   /// Begins an empty graph with the same ShapeEnv and hooks; earlier fakes are foreign from here
-  /// on.
-  void restart();
-  /// Begins an empty graph with the inputs that there are, as they came in; other fakes are foreign
-  /// from here on. Gives the graph so far.
-  std::shared_ptr<const Graph> restart_with_inputs();
+  /// on, except inputs where they are to be kept, as they came in. Gives the graph so far.
+  std::shared_ptr<const Graph> restart(bool keeps_inputs = false);
   Graph& graph() { return *graph_; }
   const std::shared_ptr<ShapeEnv>& shape_env() const { return graph_->shape_env; }
 

@@ -4,7 +4,9 @@
 #include "autograd/grad_state.h"
 #include "capture/follow/memory_of_run.h"
 #include "capture/lazy_numbers.h"
+#include "capture/outside.h"
 #include "capture/tape/hooks.h"
+#include "core/arguments.h"
 #include "core/dispatch.h"
 #include "core/tensor/each_tensor.h"
 #include "graph/record.h"
@@ -73,6 +75,7 @@ bool Follower::takes(const CallArgs& call) {
     check_leaf_writes(walk_.at(), call);
   auto fits = [&] { return walk_.at().fits_step(call); };
   if (fits()) return answer(call), true;
+  if (runs_outside(call)) return true;
   const OpEntry& op = *call.op;
   bool taken_apart = (is_complex_form(call) && !op.functional) ||
                      (op.schema.is_for_parts() && can_decompose(op)) || is_traced_through(op);
@@ -80,6 +83,22 @@ bool Follower::takes(const CallArgs& call) {
   if (changes_path(fits)) return answer(call), true;
   difference_ = walk_.at().difference(call);
   return false;
+}
+
+bool Follower::runs_outside(const CallArgs& call) {
+  if (is_one_graph() || !runs_between_segments(call)) return false;
+  {
+    RecordingItself ends_the_segment;
+    if (!passes_break()) return false;
+  }
+  std::vector<Value> args(call.args, call.args + call.n_args);
+  ArgumentLists lists;
+  map_arguments(
+      args, lists, [this](const Tensor& t) { return Tensor(t.is_fake() ? walk_.real_of(t) : t); },
+      keep_numbers);
+  PauseRecording pause;
+  dispatch(*call.op, args.data(), call.n_args, call.results, call.n_results);
+  return true;
 }
 
 // The tape asks whether views were written. Real tensors are, once the code has run.

@@ -95,6 +95,7 @@ class Follower {
  private:
   struct Running;
   bool changes_path(FunctionRef<bool()> fits);
+  bool runs_outside(const CallArgs& call);
   void answer(const CallArgs& call);
   void leave_tape();
   void finish();

@@ -174,7 +174,7 @@ bool goes_on_tape() {
   if (follower && !follower->is_one_graph()) return false;
   Trace* trace = Trace::current();
   if (!trace || !trace->fullgraph) return false;
-  trace->start_tape();
+  start_tape(*trace);
   return true;
 }
 
@@ -208,7 +208,7 @@ const bool installed_grad_effects = [] {
     Trace* trace = Trace::current();
     if (!trace) return;
     if (!t.is_fake() && !trace->inputs().stand_ins.fake_of(t).defined()) return;
-    if (!trace->is_on_tape() && trace->fullgraph) trace->start_tape();
+    if (!trace->is_on_tape() && trace->fullgraph) start_tape(*trace);
     if (!trace->is_on_tape()) change_needs(*trace, "requires_grad_()");
     if (!t.is_fake()) return set_need(trace->inputs(), t, value);
     if (const Tensor& real = concrete_of(t); real.defined()) real.requires_grad_(value);

@@ -33,6 +33,12 @@ bool may_be_called_again(const Graph& graph, const Node& node) {
   return true;
 }
 
+bool may_be_called_again(const Graph& graph) {
+  return graph.constants().empty() && std::ranges::all_of(graph.nodes(), [&](const Node& node) {
+           return may_be_called_again(graph, node);
+         });
+}
+
 /// The tensor objects of a graph: which one a value belongs to, and who stands for it.
 class Objects {
  public:
@@ -67,20 +73,6 @@ class Objects {
   std::vector<ValueId> before_;
   std::vector<Tensor> own_, held_;  // by object, its first value
 };
-
-}  // namespace
-
-bool Trace::may_start_tape() {
-  const Graph& graph = recorder_.graph();
-  bool is_plain = !leaves_body_out && !recording_.has_graph_breaks() &&
-                  numbers_.given.places.empty() && numbers_.given.shared_sizes.empty() &&
-                  thread_modes.tracer == &recorder_ && graph.constants().empty();
-  return is_plain && std::ranges::all_of(graph.nodes(), [&](const Node& node) {
-           return may_be_called_again(graph, node);
-         });
-}
-
-namespace {
 
 /// The operations of a graph, once more.
 class Again {
@@ -164,21 +156,26 @@ class Again {
 
 }  // namespace
 
-void Trace::start_tape() {
-  if (!may_start_tape()) throw WantsTape();
-  Objects objects(recorder_, inputs_);
-  std::shared_ptr<const Graph> so_far = recorder_.restart_with_inputs();
-  recorder_.on_tape = true;
+void start_tape(Trace& trace) {
+  GraphRecorder& recorder = trace.recorder_;
+  const GivenNumbers& given = trace.numbers_.given;
+  bool is_plain = !trace.leaves_body_out && !trace.so_far().has_graph_breaks() &&
+                  given.places.empty() && given.shared_sizes.empty() &&
+                  trace.records(recorder_of_thread());
+  if (!is_plain || !may_be_called_again(recorder.graph())) throw WantsTape();
+  Objects objects(recorder, trace.inputs_);
+  std::shared_ptr<const Graph> so_far = recorder.restart(true);
+  recorder.on_tape = true;
   thread_modes.exclude &= ~bit(Key::autograd);  // until the scope of the recording ends
-  recording_.grads_on.clear();
-  n_steps_ = 0;
-  mutates_ = has_mutated_ = false;
-  inputs_.written.clear();
-  units_.take();
-  gradients_ = std::move(early_gradients_);
-  gradients_.start_tape();
-  autograd::TapeRequests requests = std::exchange(requests_, {});
-  Again(*this, *so_far, std::move(objects), requests).run();
+  trace.recording_.grads_on.clear();
+  trace.n_steps_ = 0;
+  trace.mutates_ = trace.has_mutated_ = false;
+  trace.inputs_.written.clear();
+  trace.units_.take();
+  trace.gradients_ = std::move(trace.early_gradients_);
+  trace.gradients_.start_tape();
+  autograd::TapeRequests requests = std::exchange(trace.requests_, {});
+  Again(trace, *so_far, std::move(objects), requests).run();
 }
 
 }  // namespace tenon
