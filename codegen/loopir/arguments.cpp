@@ -97,6 +97,22 @@ Id Arguments::index_arg(const tn_arg& a) {
   throw declined("a size is not an integer");
 }
 
+Id Arguments::position_arg(const tn_arg& a, Id size) {
+  Id p = index_arg(a);
+  Range range = x_.range(p);
+  if (range.lower >= 0) return p;
+  if (range.upper < 0) return x_.add(p, size);
+  // Only the run knows the sign. 1 where it is negative:
+  Id below =
+      x_.minimum(x_.maximum(x_.multiply(p, x_.constant(-1)), x_.constant(0)), x_.constant(1));
+  return x_.add(p, x_.multiply(below, size));
+}
+
+Id Arguments::start_arg(const tn_arg& a, Id size) {
+  if (a.kind == TN_ARG_NONE) return x_.constant(0);
+  return x_.minimum(x_.maximum(position_arg(a, size), x_.constant(0)), size);
+}
+
 Ids Arguments::index_list(const tn_arg& a) {
   Ids out;
   if (a.kind == TN_ARG_INTS)

@@ -32,6 +32,10 @@ class Arguments {
   Ids indices_of(std::span<const tn_dim> dims);
   /// An int, a symbolic int or a value that is one.
   Id index_arg(const tn_arg& a);
+  /// A position in a dimension, counted from its start; one that is negative counts from the end.
+  Id position_arg(const tn_arg& a, Id size);
+  /// The same for where a slice starts: within [0, size], 0 where the argument is none.
+  Id start_arg(const tn_arg& a, Id size);
   Ids index_list(const tn_arg& a);
 
   /// Whether it is one number, constant or symbolic, of a kind that loops compute with.

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
+#include "ops/decided.h"
 #include "ops/symbols_match.h"
 
 #include <algorithm>
@@ -21,6 +22,14 @@ int64_t wrap_dim(int64_t dim, int64_t rank) {
 bool expect_true(SymBool condition) {
   ShapeEnv* env = current_shape_env();
   return condition.is_symbolic() && env ? env->expect(condition.expr()) : condition.guard_bool();
+}
+
+std::optional<bool> decided(SymBool condition) {
+  ShapeEnv* env = current_shape_env();
+  if (!condition.is_symbolic() || !env) return condition.guard_bool();
+  if (auto known = env->statically_known(condition.expr())) return known;
+  guard_or_false(condition);  // an answer of the examples becomes a guard, and so a fact
+  return env->statically_known(condition.expr());
 }
 
 bool is_one(SymInt size) {

@@ -147,10 +147,10 @@ Tensor product_of_others(const Tensor& self, int64_t dim) {
   if (self.dim() == 0) return self.ones_like();
   SymInt n = self.size(dim);
   if (guard_or_false(n == 0)) return self;
-  Tensor one = self.narrow(dim, 0, 1).ones_like();
-  Tensor before = cat({one, self.narrow(dim, 0, n - 1)}, dim).cumprod(dim);
+  Tensor one = self.slice(dim, 0, 1).ones_like();
+  Tensor before = cat({one, self.slice(dim, 0, -1)}, dim).cumprod(dim);
   Tensor flipped = self.flip({dim});
-  Tensor after = cat({one, flipped.narrow(dim, 0, n - 1)}, dim).cumprod(dim).flip({dim});
+  Tensor after = cat({one, flipped.slice(dim, 0, -1)}, dim).cumprod(dim).flip({dim});
   return before.mul(after);
 }
 

@@ -92,5 +92,18 @@ TENON_PROGRAM(TwoArgumentsOverlapForOneCall, 8) {
   run.log(f(ones({2, 2}), ones({2, 2})));
 }
 
+// 256 is 0 as a byte.
+TENON_PROGRAM(DivisorsThatAre0InTheTypeOfTheTensor, 8) {
+  auto bytes = run.compile([](const Tensor& x) { return x % 256 + 1; });
+  auto words = run.compile([](const Tensor& x) { return floor_divide(x, int64_t{1} << 32) + 1; });
+  auto neither = run.compile([](const Tensor& x) { return fmod(x, 257) + 1; });
+  for (int i = 0; i < 2; ++i) {
+    Tensor x = arange(4 + i);
+    run.log_error([&] { run.log(bytes(x.to(Dtype::u8))); });
+    run.log_error([&] { run.log(words(x.to(Dtype::i32))); });
+    run.log(words(x), neither(x.to(Dtype::u8)));
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -135,11 +135,8 @@ bool slice_scatter(Lowering& to, const node& n) {
   if (!is_all_computing(to, n)) return false;
   Tensor source = renamed(to, to.tensor_arg(n.args[1]));
   size_t dim = dimension(int_arg(n.args[2]), source.ndim());
-  Expressions& x = to.x;
   Id size = to.tensor_arg(n.args[0]).sizes[dim];
-  Id start = n.args[3].kind == TN_ARG_NONE ? x.constant(0) : to.arguments.index_arg(n.args[3]);
-  if (x.range(start).upper < 0) start = x.add(start, size);
-  scatter_slice(to, n, source, dim, x.minimum(x.maximum(start, x.constant(0)), size),
+  scatter_slice(to, n, source, dim, to.arguments.start_arg(n.args[3], size),
                 to.arguments.index_arg(n.args[5]));
   return true;
 }
@@ -164,8 +161,7 @@ bool select_scatter(Lowering& to, const node& n) {
   if (!is_all_computing(to, n)) return false;
   const Tensor self = to.tensor_arg(n.args[0]), given = to.tensor_arg(n.args[1]);
   size_t dim = dimension(int_arg(n.args[2]), self.ndim());
-  Id position = to.arguments.index_arg(n.args[3]);
-  if (to.x.range(position).upper < 0) position = to.x.add(position, self.sizes[dim]);
+  Id position = to.arguments.position_arg(n.args[3], self.sizes[dim]);
   if (to.options.fold_blocks) {
     chosen_at(to, n, given, dim, position);
     return true;

@@ -173,7 +173,8 @@ struct Call {
   // Formulas give 0 for an integer divided by 0; as an op that is refused.
   Id divisor(Id value) const {
     const ValueNode& n = to.x.value_at(value);
-    bool is_safe = n.code == value_constant && (n.a | n.b) != 0;
+    uint64_t bits = n.a | uint64_t{n.b} << 32;  // a constant is cut to the type of the tensor
+    bool is_safe = n.code == value_constant && bits << (64 - 8 * item_size(compute)) != 0;
     return is_safe ? value : to.x.apply(value_divisor, compute, value);
   }
 

@@ -130,19 +130,11 @@ bool expand(Lowering& to, const node& n) {
   return true;
 }
 
-/// Position `p` of a dimension, from the end where it is negative, within [0, size].
-Id clamped(Lowering& to, Id p, Id size) {
-  Expressions& x = to.x;
-  if (x.range(p).upper < 0) p = x.add(p, size);
-  return x.minimum(x.maximum(p, x.constant(0)), size);
-}
-
 bool slice(Lowering& to, const node& n) {
   const Tensor from = to.tensor_arg(n.args[0]);
   size_t dim = dimension(int_arg(n.args[1]), from.ndim());
-  Id start = n.args[2].kind == TN_ARG_NONE ? to.x.constant(0) : to.arguments.index_arg(n.args[2]);
+  Id start = to.arguments.start_arg(n.args[2], from.sizes[dim]);
   Id step = to.arguments.index_arg(n.args[4]);
-  start = clamped(to, start, from.sizes[dim]);
   set_view(to, n, 0, [&](std::span<const Id> indices) {
     Ids out(indices.begin(), indices.end());
     out[dim] = to.x.add(start, to.x.multiply(out[dim], step));
@@ -154,8 +146,7 @@ bool slice(Lowering& to, const node& n) {
 bool select(Lowering& to, const node& n) {
   const Tensor from = to.tensor_arg(n.args[0]);
   size_t dim = dimension(int_arg(n.args[1]), from.ndim());
-  Id position = to.arguments.index_arg(n.args[2]);
-  if (to.x.range(position).upper < 0) position = to.x.add(position, from.sizes[dim]);
+  Id position = to.arguments.position_arg(n.args[2], from.sizes[dim]);
   set_view(to, n, 0, [&](std::span<const Id> indices) {
     Ids out(indices.begin(), indices.end());
     out.insert(out.begin() + static_cast<int64_t>(dim), position);

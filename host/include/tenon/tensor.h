@@ -199,7 +199,7 @@ class TENON_API Tensor {
 #undef TENON_REFUSED_ASSIGNMENT
 
 #include <tenon/tensor_methods.inc>
-  // An integer is a size here, rather than a list of one.
+  // An integer is a size or a dimension here, rather than a list of one.
   template <std::integral T>
   std::vector<Tensor> split(T split_size, int64_t dim = 0) const {
     return split(SymInt(split_size), dim);
@@ -207,6 +207,10 @@ class TENON_API Tensor {
   template <std::integral T>
   std::vector<Tensor> tensor_split(T sections, int64_t dim = 0) const {
     return tensor_split(SymInt(sections), dim);
+  }
+  template <std::integral T>
+  Tensor count_nonzero(T dim) const {
+    return count_nonzero(std::optional<int64_t>(dim));
   }
 
   detail::TensorHead* head() const { return head_; }
@@ -271,6 +275,10 @@ std::vector<Tensor> split(const Tensor& self, T split_size, int64_t dim = 0) {
 template <std::integral T>
 std::vector<Tensor> tensor_split(const Tensor& self, T sections, int64_t dim = 0) {
   return self.tensor_split(sections, dim);
+}
+template <std::integral T>
+Tensor count_nonzero(const Tensor& self, T dim) {
+  return self.count_nonzero(dim);
 }
 
 /// randint(low, high, size), where `size` stands in braces: `{}` is one number, rather than no dtype.

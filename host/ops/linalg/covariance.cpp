@@ -22,9 +22,9 @@ Tensor cov_decomp(const Tensor& self, int64_t correction, const Tensor& frequenc
   Tensor weights = weights_of(frequencies, importance), count;
   if (!weights.defined()) {
     Tensor centered = to(sub(in, mean(in, {1}, true, dtype)), dtype);
-    SymInt n = in.size(1) - correction;
+    SymInt n = sym_max(in.size(1) - correction, 0);
     Tensor products = mm(centered, t(centered));
-    return squeeze(div(products, Number(guard_or_false(n < 0) ? SymInt(0) : n)));
+    return squeeze(div(products, Number(n)));
   }
   Tensor total = sum(weights);
   Tensor centered = sub(to(in, dtype), div(sum(mul(in, weights), {1}, true), total));

@@ -4,6 +4,7 @@
 //   all channels. Positions outside count as 0, or are moved to the border, or are reflected at it;
 //   for the cubic filter each tap is moved, for the others the position itself.
 #include "core/threads/thread_pool.h"
+#include "ops/decided.h"
 #include "ops/kernel_loops.h"
 #include "ops/nn/grid_sampler_parts.h"
 #include "ops/op.h"
@@ -303,8 +304,10 @@ Tensor evenly(SymInt n, const Tensor& like, bool align_corners) {
   Dtype dtype = like.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   Tensor i = arange(Number(n), dtype, std::nullopt, like.device());
   if (!align_corners) return sub(div(add(mul(i, 2.0), 1.0), Number(n)), 1.0);
-  if (is_one(n)) return mul(i, 0.0);
-  return sub(div(mul(i, 2.0), Number(n - 1)), 1.0);
+  std::optional<bool> is_single = decided(n == 1);
+  if (is_single.value_or(false)) return mul(i, 0.0);
+  Number first = is_single ? Number(1.0) : Number(sym_min(n - 1, 1));  // a single point is at 0
+  return sub(div(mul(i, 2.0), Number(sym_max(n - 1, 1))), first);
 }
 
 // Points of the result in homogeneous coordinates (x, y, z, 1), multiplied by theta.

@@ -13,6 +13,7 @@
 #include "ops/nn/grid_sampler_parts.h"
 
 #include "core/sym/sym_int.h"
+#include "ops/decided.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
 
@@ -38,7 +39,8 @@ struct Moved {
 
 Moved reflect(const Tensor& x, const AxisSettings& s) {
   SymInt span = s.align_corners ? s.size - 1 : s.size;
-  if (guard_or_false(span == 0)) return {mul(x, 0), zeros_like(x)};
+  if (decided(span == 0).value_or(false)) return {mul(x, 0), zeros_like(x)};
+  span = sym_max(span, 1);  // of one point all positions are cut to 0 later
   double low = s.align_corners ? 0.0 : -0.5;
   Tensor distance = abs(sub(x, low)), turns = floor(div(distance, Number(span)));
   Tensor extra = sub(distance, mul(turns, Number(span)).detach());

@@ -1,6 +1,8 @@
 // Moments and norms: var, std, norm, logsumexp.
 #include "core/kernels/level_table.h"
 #include "core/kernels/pointwise_loop.h"
+#include "core/sym/sym_int.h"
+#include "ops/decided.h"
 #include "ops/forms/complex_forms.h"
 #include "ops/op.h"
 #include "ops/promotion.h"
@@ -10,6 +12,7 @@
 
 #include <tenon/ops/copy.h>
 #include <tenon/ops/create.h>
+#include <tenon/ops/nn.h>
 #include <tenon/ops/pointwise.h>
 #include <tenon/ops/reduce.h>
 #include <tenon/ops/view.h>
@@ -208,11 +211,26 @@ TensorMeta logsumexp_meta(const Tensor& self, IntList dims, bool keepdim) {
   return reduced_meta(self, mask_of(self, OptIntList(dims)), keepdim, dtype);
 }
 
+// The largest elements, for logsumexp. A dimension that may be empty in the run has one of -inf
+// more, since there is no maximum of none.
+Tensor tops(Tensor x, IntList dims) {
+  uint64_t mask = mask_of(x, OptIntList(dims));
+  std::vector<SymInt> more(2 * static_cast<size_t>(x.dim()), SymInt(0));  // from the last dimension
+  bool any = false;
+  for (int64_t d = 0; d < x.dim(); ++d) {
+    if (!(mask >> d & 1) || decided(x.size(d) == 0)) continue;
+    more[2 * static_cast<size_t>(x.dim() - d) - 1] = 1;
+    any = true;
+  }
+  if (any) x = constant_pad_nd(x, more, -std::numeric_limits<double>::infinity());
+  return amax(x, dims, true);
+}
+
 Tensor logsumexp_decomp(const Tensor& self, IntList dim, bool keepdim) {
   Dtype dtype = to_float_type(self.dtype());
   Tensor x = to(self, computing_dtype(dtype));
-  if (sizes_match(x.numel(), 0)) return to(log(sum(exp(x), dim, keepdim)), dtype);
-  Tensor top = amax(x, dim, true), shift = where(isinf(top), full({}, 0, x.dtype()), top);
+  if (guard_or_false(x.numel() == 0)) return to(log(sum(exp(x), dim, keepdim)), dtype);
+  Tensor top = tops(x, dim), shift = where(isinf(top), full({}, 0, x.dtype()), top);
   Tensor logs = log(sum(exp(sub(x, shift)), dim, keepdim));
   return to(add(logs, keepdim ? shift : reshape(shift, logs.sizes())), dtype);
 }

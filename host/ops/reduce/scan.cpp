@@ -152,7 +152,7 @@ Tensor differences(const Tensor& self, int64_t n, int64_t dim, const Tensor& pre
   for (int64_t i = 0; i < n; ++i) {
     SymInt size = out.size(dim);
     if (guard_or_false(size == 0)) break;  // further differences are empty, too
-    Tensor high = narrow(out, dim, 1, size - 1), low = narrow(out, dim, 0, size - 1);
+    Tensor high = slice(out, dim, SymInt(1)), low = slice(out, dim, SymInt(0), SymInt(-1));
     out = self.dtype() == Dtype::bool_ ? logical_xor(high, low) : high - low;
   }
   return out.is_same(self) ? clone(out) : out;

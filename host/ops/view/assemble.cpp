@@ -1,6 +1,7 @@
 // Tensors assembled from others: block_diag, cartesian_prod, combinations, vander, _chunk_cat; and
 // complex numbers from their parts.
 #include "core/sym/sym_int.h"
+#include "ops/decided.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/promotion.h"
@@ -65,8 +66,10 @@ Tensor powers_of(const Tensor& x, SymInt n) {
 Tensor vander_decomp(const Tensor& x, std::optional<int64_t> count, bool increasing) {
   require(x.dim() == 1, "vander: a vector is expected, found shape {}", x.sizes());
   SymInt n = count ? SymInt(*count) : x.size(0);
-  if (guard_or_false(n == 0)) return narrow(powers_of(x, 1), -1, 0, 0);
-  Tensor powers = powers_of(x, n);
+  std::optional<bool> is_empty = decided(n == 0);
+  if (is_empty.value_or(false)) return narrow(powers_of(x, 1), -1, 0, 0);
+  Tensor powers = powers_of(x, is_empty ? n : sym_max(n, 1));
+  if (!is_empty) powers = slice(powers, -1, SymInt(0), n);
   return increasing ? powers : flip(powers, {-1});
 }
 

@@ -1,5 +1,6 @@
 // Views with the dimensions in another order, and ops that reorder elements along dimensions.
 #include "core/kernels/pointwise_loop.h"
+#include "core/sym/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
@@ -121,8 +122,8 @@ TensorMeta flip_meta(const Tensor& self, IntList dims) {
 }
 
 Tensor rolled_once(const Tensor& self, SymInt shift, int64_t dim) {
-  SymInt size = self.size(dim);
-  SymInt start = (size - shift % size) % size;
+  SymInt size = self.size(dim), divisor = sym_max(size, 1);  // the run may have none
+  SymInt start = (size - shift % divisor) % divisor;
   return cat({narrow(self, dim, start, size - start), narrow(self, dim, 0, start)}, dim);
 }
 
@@ -139,7 +140,7 @@ Tensor rolled(const Tensor& self, SymIntList shifts, IntList dims) {
     Tensor flat = roll(reshape(self, {-1}), shifts, {0});
     return view(flat, self.sizes());
   }
-  if (is_one(self.numel()) || sizes_match(self.numel(), 0)) return clone(self);
+  if (is_one(self.numel()) || guard_or_false(self.numel() == 0)) return clone(self);
   Tensor out = self;
   for (size_t i = 0; i < dims.size(); ++i) out = rolled_once(out, shifts[i], dims[i]);
   return out;

@@ -1,4 +1,5 @@
 // Views with other dimensions over the same elements in the same order, and their copies.
+#include "ops/decided.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
 
@@ -99,11 +100,22 @@ ViewMeta unsqueezed(const Tensor& self, int64_t dim) {
   return m;
 }
 
+// Whether a dimension goes with squeeze. One whose size only the run knows stays, and a call in
+// which it is 1 is refused: its result would have another rank.
+bool is_squeezed(SymInt size) {
+  if (std::optional<bool> one = decided(size == 1)) return *one;
+  if (!current_shape_env()->int_hint(size))
+    sym_check(size != 1,
+              "squeeze leaves out dimensions of size 1, and the size of this one is known at run "
+              "time only; name the dimensions that are meant, or use select() or reshape()");
+  return (size == 1).guard_bool();
+}
+
 // Leaves out the dimensions of the mask that have size 1.
 ViewMeta squeezed(const Tensor& self, uint64_t mask) {
   ViewMeta m{{}, {}, sym_offset_of(self)};
   for (int64_t d = 0; d < self.dim(); ++d) {
-    if ((mask >> d & 1) && is_one(self.size(d))) continue;
+    if ((mask >> d & 1) && is_squeezed(self.size(d))) continue;
     m.sizes.push_back(self.size(d));
     m.strides.push_back(self.stride(d));
   }

@@ -1,5 +1,6 @@
 // Views of parts of a tensor: slices, single indices, splits; and copies of a tensor with a part
 // written.
+#include "ops/decided.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
@@ -25,19 +26,22 @@ namespace {
 // Where sizes known only at run time leave the order open, the smaller of the two is kept symbolic.
 SymInt at_most(SymInt index, SymInt size) {
   if (!index.is_symbolic() && index.word() == INT64_MAX) return size;  // x[i:] as archives write it
-  if (guard_or_false(index > size)) return size;
-  return guard_or_false(index <= size) ? index : sym_min(index, size);
+  std::optional<bool> beyond = decided(index > size);
+  return !beyond ? sym_min(index, size) : *beyond ? size : index;
 }
 
-// Whether an index counts from the end; one that only run time knows is asserted not to.
-bool is_from_end(SymInt index) { return guard_or_false(index < 0) || !expect_true(index >= 0); }
+SymInt at_least_0(SymInt index) {
+  std::optional<bool> negative = decided(index < 0);
+  return !negative ? sym_max(index, 0) : *negative ? SymInt(0) : index;
+}
 
-SymInt slice_bound(SymInt index, SymInt size) {
-  if (is_from_end(index)) {
-    index = index + size;
-    if (guard_or_false(index < 0)) return 0;
-  }
-  return at_most(index, size);
+// An index from the start, of one that counts from the end where it is negative. One whose sign
+// only the run knows is asserted not to, unless sizes make it negative: in x[-n:] n may be 0.
+SymInt from_start(SymInt index, SymInt size) {
+  std::optional<bool> negative = decided(index < 0);
+  if (!negative && guard_or_false(index < 0)) return sym_select(index < 0, index + size, index);
+  if (!negative) negative = !expect_true(index >= 0);
+  return *negative ? index + size : index;
 }
 
 ViewMeta sliced(const Tensor& self, int64_t dim, std::optional<SymInt> start,
@@ -46,12 +50,16 @@ ViewMeta sliced(const Tensor& self, int64_t dim, std::optional<SymInt> start,
   require(expect_true(step > 0), "slice: the step must be positive, found {}", step);
   auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
   SymInt size = self.sizes()[at];
-  SymInt from = slice_bound(start.value_or(0), size);
-  SymInt to = end ? slice_bound(*end, size) : size;
-  if (guard_or_false(to < from) || !expect_true(to >= from)) to = from;
+  SymInt from = at_least_0(from_start(start.value_or(0), size));
+  SymInt to = end ? at_most(at_least_0(from_start(*end, size)), size) : size;
+  SymInt within = at_most(from, size);
+  if (within.word() == size.word()) from = size;
+  // What a start beyond the end leaves is less than nothing; so x[1:] is as long as x[:-1].
+  std::optional<bool> is_empty = decided(to < from);
+  SymInt length = !is_empty ? sym_max(to - from, 0) : *is_empty ? SymInt(0) : to - from;
   ViewMeta m{dims_of(self.sizes()), dims_of(self.strides()), sym_offset_of(self)};
-  m.offset = m.offset + from * m.strides[at];
-  m.sizes[at] = is_one(step) ? to - from : (to - from + step - 1) / step;
+  m.offset = m.offset + within * m.strides[at];
+  m.sizes[at] = is_one(step) ? length : (length + step - 1) / step;
   m.strides[at] = m.strides[at] * step;
   return m;
 }
@@ -59,7 +67,7 @@ ViewMeta sliced(const Tensor& self, int64_t dim, std::optional<SymInt> start,
 SymInt wrapped_index(const char* op, SymInt index, SymInt size) {
   require(expect_true(index >= -size) && expect_true(index < size),
           "{}: index {} is out of range for a dimension of size {}", op, index, size);
-  return is_from_end(index) ? index + size : index;
+  return from_start(index, size);
 }
 
 ViewMeta selected(const Tensor& self, int64_t dim, SymInt index) {
@@ -78,7 +86,7 @@ Tensor narrowed(const Tensor& self, int64_t dim, SymInt start, SymInt length) {
   require(expect_true(length >= 0), "narrow: the length must not be negative, found {}", length);
   require(expect_true(start >= -size) && expect_true(start <= size),
           "narrow: start {} is out of range for a dimension of size {}", start, size);
-  if (is_from_end(start)) start = start + size;
+  start = from_start(start, size);
   require(expect_true(start + length <= size), "narrow: start {} and length {} exceed size {}",
           start, length, size);
   return slice(self, dim, start, start + length, 1);
@@ -268,8 +276,7 @@ Tensor with_range(const Tensor& self, const Tensor& content, int64_t dim, SymInt
 }
 
 Tensor with_narrow(const Tensor& self, const Tensor& content, int64_t dim, SymInt start) {
-  if (guard_or_false(start < 0)) start = start + self.size(dim);
-  return with_range(self, content, dim, start);
+  return with_range(self, content, dim, from_start(start, self.size(dim)));
 }
 
 // A part of a split begins where the parts before it end.

@@ -110,6 +110,26 @@ TEST_F(InductorNumbers, AnIntegerDividedByZeroIsRefused) {
     }
 }
 
+TEST_F(InductorNumbers, ANumberThatIs0InTheTensorsTypeIsRefused) {
+  auto refused = [](const auto& body, Dtype dtype) {
+    Tensor x = to(arange(9), dtype);
+    EXPECT_THROW(body(x), UserError);
+    for (const std::string& backend : code_makers())
+      EXPECT_THROW(compile(body, {.backend = backend})(x), UserError) << backend;
+  };
+  constexpr int64_t beyond_32 = int64_t{1} << 32;
+  refused([](const Tensor& x) { return x % 256 + 1; }, Dtype::u8);
+  refused([](const Tensor& x) { return fmod(x, -512) + 1; }, Dtype::i8);
+  refused([](const Tensor& x) { return floor_divide(x, beyond_32) + 1; }, Dtype::i32);
+  refused([](const Tensor& x) { return div(x, beyond_32 * 3, "trunc") + 1; }, Dtype::i32);
+  auto wraps = [](const Tensor& x) { return x % 259 + x % 255; };
+  Tensor x = to(arange(9), Dtype::u8);
+  for (const std::string& backend : code_makers())
+    EXPECT_EQ(compile(wraps, {.backend = backend})(x).to_vector<uint8_t>(),
+              wraps(x).to_vector<uint8_t>())
+        << backend;
+}
+
 TEST_F(InductorNumbers, EachMakerOfCodeRefusesIt) {
   auto body = [](const Tensor& a, const Tensor& b) {
     return floor_divide(a, b) + remainder(a, b) + fmod(a, b);

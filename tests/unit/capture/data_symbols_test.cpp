@@ -317,6 +317,22 @@ TEST_P(DataSymbols, AnUnbackedSizeOfOneIsGuardedByItsStride) {
   }
 }
 
+TEST_P(DataSymbols, ASizeThatIsSqueezedIsNot1InAnyCall) {
+  auto all = compile([](const Tensor& x) { return (x * 2).squeeze(); }, pieces());
+  auto one = compile([](const Tensor& x, const Tensor& m) { return x.masked_select(m).squeeze(0); },
+                     whole());
+  for (int64_t n : {3, 0, 1, 2}) {
+    Tensor x = ones({1, n});
+    mark_unbacked(x, 1);
+    auto both = [&] { return cat({all(x), one(arange(4), arange(4) < n)}); };
+    if (n == 1)
+      EXPECT_THAT(message_of(both), HasSubstr("assertion failed: u0 != 1: squeeze leaves out"));
+    else
+      EXPECT_EQ(both().size(0), 2 * n);
+  }
+  EXPECT_THAT(message_of([&] { one(arange(4), arange(4) < 1); }), HasSubstr("u0 != 1: squeeze"));
+}
+
 TEST_P(DataSymbols, AChecksTensorIsLookedAtWhenTheCodeRuns) {
   auto f = compile(
       [](const Tensor& x) {

@@ -99,6 +99,14 @@ TEST(PointwiseCalls, DivisorsThatWrapToZeroInTheResultsTypeAreRefused) {
   EXPECT_THAT(values(floor_divide(bytes, Number(259))), ElementsAre(2, -3));
 }
 
+TEST(ReductionCalls, ADimensionToCountInIsANumberOrAList) {
+  Tensor x = integers({1, 0, 2, 0, 0, 3}).reshape({2, 3});
+  EXPECT_THAT(values(x.count_nonzero(0)), ElementsAre(1, 0, 2));
+  EXPECT_THAT(values(count_nonzero(x, -1)), ElementsAre(2, 1));
+  EXPECT_THAT(values(x.count_nonzero({0, 1})), ElementsAre(3));
+  EXPECT_THAT(values(count_nonzero(x)), ElementsAre(3));
+}
+
 TEST(PointwiseCalls, FloatingNumbersAreDividedByZero) {
   Tensor quotient = floor_divide(ones({1}), zeros({1}));
   EXPECT_EQ(*static_cast<const float*>(impl_of(quotient)->data), INFINITY);
