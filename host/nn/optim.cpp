@@ -59,7 +59,8 @@ Hyper& Hyper::operator=(double value) {
   return *this;
 }
 
-Hyper::operator double() const { return value_.item<double>(); }
+// The program has no line here that it could be told.
+Hyper::operator double() const { return value_.item<double>(std::source_location()); }
 
 LearningRate& LearningRate::operator=(double value) {
   for (Group& g : *groups_) g.lr = value;

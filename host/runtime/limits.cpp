@@ -84,7 +84,7 @@ std::string guard_failures(const Site& site, const Leaves& leaves, const std::st
   std::string out;
   for (uint32_t i = 0; i < site.versions.size(); ++i) {
     const Entry& entry = *site.versions[i];
-    bool left = !difference.empty() && entry.path && entry.accepts(leaves);
+    bool left = !difference.empty() && entry.accepts(leaves);
     out += (i ? "; " : "") + message("{}: {}", entry.id, left ? difference : entry.why_not(leaves));
   }
   return out;

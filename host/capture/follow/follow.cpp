@@ -197,12 +197,17 @@ void Follower::finish() {
   bool keeps = !is_cut && !is_on_tape() && walk_.has_escapes(results_.tensors, gradients_);
   std::vector<bool> histories;
   if (is_on_tape()) histories = have_histories(results_.tensors);
+  bool shares_otherwise = false;
   auto ends = [&] {
     if (walk_.path().has_breaks()) return walk_.ends_segment(helpers_.segments);
     const PathVersion& version = walk_.at().version();
-    return !keeps && histories == version.recording->gradients.needs_history &&
-           walk_.ends_whole(results_.tensors, is_on_tape() ? gradients_ : TouchedGradients()) &&
-           helpers_.holds(version, walk_.at().frame().slots);
+    bool ends_whole =
+        !keeps && histories == version.recording->gradients.needs_history &&
+        walk_.ends_whole(results_.tensors, is_on_tape() ? gradients_ : TouchedGradients());
+    if (!ends_whole) return false;
+    bool holds = helpers_.holds(version, walk_.at().frame().slots);
+    shares_otherwise = !holds;
+    return holds;
   };
   if (ends() || changes_path(ends)) {
     if (walk_.path().has_breaks()) return finish_segments();
@@ -214,8 +219,9 @@ void Follower::finish() {
   size_t n = walk_.path().steps().size();
   difference_ = walk_.at().next_step() < n
                     ? message("it ends after {} of {} operations", walk_.at().next_step(), n)
-                : keeps ? "it keeps a tensor beyond the call"
-                        : "its results are others";
+                : keeps            ? "it keeps a tensor beyond the call"
+                : shares_otherwise ? "tensors that it writes share memory with others differently"
+                                   : "its results are others";
   stop_following();
 }
 

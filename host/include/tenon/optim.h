@@ -34,6 +34,7 @@ class TENON_API Hyper {
   Hyper(double value) : Hyper(value, kCPU) {}  // NOLINT: used as a number
   Hyper(double value, Device device);
   Hyper(const Hyper& other) : Hyper(static_cast<double>(other), other.value_.device()) {}
+  Hyper(Hyper&&) noexcept = default;
   Hyper& operator=(double value);
   Hyper& operator=(const Hyper& other) { return *this = static_cast<double>(other); }
   Hyper& operator*=(double factor) { return *this = *this * factor; }
