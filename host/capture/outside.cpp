@@ -48,17 +48,16 @@ bool runs_between_segments(const CallArgs& call) {
 }
 
 // Runs what is pending, then the operation itself.
-void Trace::run_outside(const CallArgs& call) {
+void Trace::run_outside(const CallArgs& call, bool is_between_segments) {
   if (!is_uncompiled()) graph_break(name_and_reason(*call.op));
-  bool is_between = runs_between_segments(call);
-  if (!is_between)
+  if (!is_between_segments)
     recording_.why_not_followed = message("{} runs outside of the graph", call.op->name);
   std::vector<Value> args(call.args, call.args + call.n_args);
   ArgumentLists lists;
   map_arguments(args, lists, real_of, [this](Number n) { return symbols_.plain(n); });
   PauseRecording pause;
   dispatch(*call.op, args.data(), call.n_args, call.results, call.n_results);
-  if (is_between) return;
+  if (is_between_segments) return;
   if (forgets_history(*call.op)) set_need(inputs_, *call.args[0].as<Tensor>(), false);
   for (uint32_t r = 0; r < call.n_results; ++r) {
     if (call.results[r].tag != Tag::tensor_owned) continue;

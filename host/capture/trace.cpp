@@ -133,7 +133,7 @@ void Trace::set_hooks() {
   };
   recorder_.on_data_dependent = [this](const CallArgs& call) {
     if (symbols_.captures(*call.op)) return false;
-    run_outside(call);  // nobody can say how large the result is
+    run_outside(call, runs_between_segments(call));  // nobody can say how large the result is
     return true;
   };
   recorder_.on_open_question = [this](const CallArgs& call) {

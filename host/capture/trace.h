@@ -122,7 +122,7 @@ class Trace {
   friend void start_tape(Trace& trace);
   void set_hooks();
   bool stays_outside(const OpEntry& op) const;
-  void run_outside(const CallArgs& call);
+  void run_outside(const CallArgs& call, bool is_between_segments = false);
   bool may_look() const;
   std::optional<SymValue> look_at(const Expr* expr);
   void break_because(std::string reason);

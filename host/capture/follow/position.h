@@ -61,6 +61,10 @@ class Position {
     if (origin.kind == ValueOrigin::Kind::implicit) return frame_->slots[origin.index];
     return impl_of(frame_->objects[object])->extra->concrete;
   }
+  /// False for a captured tensor that the body has yet to name.
+  bool has_met(const ValueOrigin& origin) const {
+    return origin.kind != ValueOrigin::Kind::implicit || origin.index < frame_->slots.size();
+  }
   /// There is no frame from here on.
   void drop_frame() { frame_.reset(); }
 

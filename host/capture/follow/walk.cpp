@@ -122,11 +122,13 @@ bool Walk::gives_what_is_held(const Path::Part& part) const {
   return true;
 }
 
-// What the body let go of is gone: it cannot have named it since.
+// What the body let go of is gone: it cannot have named it since. A captured tensor that no step
+// has named is not there yet.
 bool Walk::finds_inputs(const Path::Part& part) {
   inputs_.clear();
   for (uint32_t object : part.inputs) {
     bool is_tensor = object != Path::no_object;
+    if (is_tensor && !at_.has_met(path().objects()[object].origin)) return false;
     detail::TensorHead* head = is_tensor ? at_.real_of(object).head() : nullptr;
     if (is_tensor && !head) return false;
     inputs_.push(head);
