@@ -26,6 +26,7 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "core/tensor/stand_in.h"
 #include "core/threads/once.h"
 #include "graph/inline.h"
 #include "graph/interpret.h"
@@ -168,11 +169,16 @@ class CompiledNode final : public autograd::Node {
     for (const Saved& s : plan_->halves.saved) {
       bool is_primal = s.kind == Saved::Kind::primal;
       Tensor t = is_primal ? share(inputs[s.index]) : outputs[s.index];
+      // Code may give one tensor twice, as a result and to be saved: with its history it would hold
+      // this node.
+      auto same = std::ranges::find_if(
+          tangents, [&](uint32_t r) { return !is_primal && same_head(outputs[r], t); });
+      uint32_t result = same == tangents.end() ? s.index : *same;
       if (will_be_written(t, inputs))
         saved_.emplace_back(t.clone(), false);
       else
-        saved_.emplace_back(t, !is_primal && s.index < plan_->derivative.n_results,
-                            is_primal ? 0 : input_of[s.index]);
+        saved_.emplace_back(t, !is_primal && result < plan_->derivative.n_results,
+                            is_primal ? 0 : input_of[result]);
     }
     for (const SymbolWord& w : plan_->backward_words)
       backward_words_.push_back(w.of_call != no_value

@@ -104,6 +104,26 @@ TENON_PROGRAM(ManySteps, 2) {
   log_growth(run, 400, 8, [&](int i) { step(row({1, float(i % 3)})); });
 }
 
+TENON_PROGRAM(ManyStepsWithAPartThatIsDetached, 12) {
+  nn::Linear in(2, 4), out(4, 1);
+  {
+    NoGradGuard no_grad;
+    for (const Tensor& p : {in.weight, in.bias, out.weight}) p.fill_(0.25);
+  }
+  int i = 0;
+  auto step = run.compile([&](const Tensor& x) {
+    for (const Tensor& p : {in.weight, in.bias, out.weight}) p.set_grad({});
+    Tensor h = in(x);
+    Tensor loss = (i % 3 == 1 ? h.detach() : h).matmul(out.weight.t()).square().sum() * 0.125;
+    loss.backward();
+    return loss.detach();
+  });
+  log_growth(run, 400, 8, [&](int call) {
+    i = call;
+    step(ones({2, 2}));
+  });
+}
+
 TENON_PROGRAM(ManyEscapes, 4) {
   Tensor last;
   auto f = run.compile([&](const Tensor& x) {
