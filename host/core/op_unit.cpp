@@ -11,7 +11,8 @@ void (*end_op_unit_slot)(const OpUnit&, const OpUnit::Start&) = nullptr;
 
 namespace {
 
-// Code of the user that is called for some operations has its say about each.
+// Autocast and defaults of factories decide what is recorded; with gradients on, each write of a
+// leaf has to be refused.
 bool has_plain_modes() {
   return !(thread_modes.include & ~thread_modes.exclude & keys_of_user) &&
          !thread_modes.grad_enabled;

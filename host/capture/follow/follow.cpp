@@ -198,12 +198,13 @@ void Follower::finish() {
   std::vector<bool> histories;
   if (is_on_tape()) histories = have_histories(results_.tensors);
   bool shares_otherwise = false;
+  const TouchedGradients none;
+  const TouchedGradients& left = is_on_tape() ? gradients_ : none;
   auto ends = [&] {
     if (walk_.path().has_breaks()) return walk_.ends_segment(helpers_.segments);
     const PathVersion& version = walk_.at().version();
-    bool ends_whole =
-        !keeps && histories == version.recording->gradients.needs_history &&
-        walk_.ends_whole(results_.tensors, is_on_tape() ? gradients_ : TouchedGradients());
+    bool ends_whole = !keeps && histories == version.recording->gradients.needs_history &&
+                      walk_.ends_whole(results_.tensors, left);
     if (!ends_whole) return false;
     bool holds = helpers_.holds(version, walk_.at().frame().slots);
     shares_otherwise = !holds;
