@@ -167,6 +167,14 @@ void take_of(const Elements& from, const int64_t* positions, int64_t count, void
 }
 
 template <class U>
+void put_of(const Elements& from, const int64_t* positions, int64_t count, void* to,
+            Stream stream) {
+  const U* source = static_cast<const U*>(from.data);
+  U* target = static_cast<U*>(to);
+  launch(count, stream, [=] __device__(int64_t i) { target[positions[i]] = source[i]; });
+}
+
+template <class U>
 void flag_heads(const Elements& x, const int64_t* order, int64_t* heads, Stream stream) {
   const U* from = static_cast<const U*>(x.data);
   KeyOf<U> key = keys_of<U>(x, false);
@@ -226,6 +234,11 @@ void write_coordinates(const int64_t* positions, int64_t count, const int64_t* s
 void take(const Elements& from, const int64_t* positions, int64_t count, void* to, Stream stream) {
   by_size(from.itemsize,
           [&](auto u) { take_of<decltype(u)>(from, positions, count, to, stream); });
+}
+
+void put(const Elements& from, const int64_t* positions, int64_t count, void* to, Stream stream) {
+  by_size(from.itemsize,
+          [&](auto u) { put_of<decltype(u)>(from, positions, count, to, stream); });
 }
 
 int64_t read_number(const int64_t* number, Stream stream) {

@@ -56,6 +56,8 @@ void write_coordinates(const int64_t* positions, int64_t count, const int64_t* s
                        int32_t n_dims, int64_t* to, Stream stream);
 /// to[i] = from[positions[i]].
 void take(const Elements& from, const int64_t* positions, int64_t count, void* to, Stream stream);
+/// to[positions[i]] = from[i].
+void put(const Elements& from, const int64_t* positions, int64_t count, void* to, Stream stream);
 
 /// A number of the device; waits for the stream.
 int64_t read_number(const int64_t* number, Stream stream);

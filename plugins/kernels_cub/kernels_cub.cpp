@@ -235,26 +235,60 @@ tensor broadcast(const tn_tensor* t, const Numbers& sizes) {
   return tensor::share(const_cast<tn_tensor*>(t)).as_strided(sizes, strides, t->storage_offset);
 }
 
-bool masked_select(const kernel_call& c) {
-  const tn_tensor *x = c.tensor_at(0), *mask = c.tensor_at(1);
+/// The sizes that an op of a tensor and a mask has; none where the op is not for this plugin, or
+/// will say itself what is wrong.
+std::optional<Numbers> sizes_with(const tn_tensor* x, const tn_tensor* mask) {
   if (mask->dtype != TN_BOOL || mask->device_type != TN_DEV_CUDA || x->device_type != TN_DEV_CUDA)
-    return false;
+    return std::nullopt;
   Numbers sizes(static_cast<size_t>(std::max(x->ndim, mask->ndim)), 1);
   for (const tn_tensor* t : {x, mask}) {
     size_t missing = sizes.size() - static_cast<size_t>(t->ndim);
     for (size_t d = 0; d < static_cast<size_t>(t->ndim); ++d) {
       int64_t& size = sizes[missing + d];
-      if (t->sizes[d] != 1 && size != 1 && size != t->sizes[d]) return false;
+      if (t->sizes[d] != 1 && size != 1 && size != t->sizes[d]) return std::nullopt;
       if (t->sizes[d] != 1) size = t->sizes[d];
     }
   }
+  return sizes;
+}
+
+bool masked_select(const kernel_call& c) {
+  const tn_tensor *x = c.tensor_at(0), *mask = c.tensor_at(1);
+  std::optional<Numbers> sizes = sizes_with(x, mask);
+  if (!sizes) return false;
   Work work(c, x);
-  tensor values = work.contiguous(broadcast(x, sizes).get());
-  tensor chosen = work.contiguous(broadcast(mask, sizes).get());
+  tensor values = work.contiguous(broadcast(x, *sizes).get());
+  tensor chosen = work.contiguous(broadcast(mask, *sizes).get());
   Elements from = elements_of(values);
   Places places(work, elements_of(chosen));
   tensor out = work.on_device({places.count}, x->dtype);
   kernels_cub::take(from, places.positions, places.count, out->data, work.stream());
+  c.give(0, std::move(out));
+  return true;
+}
+
+bool masked_scatter(const kernel_call& c) {
+  const tn_tensor *x = c.tensor_at(0), *mask = c.tensor_at(1), *source = c.tensor_at(2);
+  std::optional<Numbers> sizes = sizes_with(x, mask);
+  if (!sizes || source->device_type != TN_DEV_CUDA || source->dtype != x->dtype) return false;
+  Work work(c, x);
+  tensor values = work.contiguous(source);
+  tensor chosen = work.contiguous(broadcast(mask, *sizes).get());
+  Elements from = elements_of(values);
+  Places places(work, elements_of(chosen));
+  if (places.count > from.n)
+    throw error(
+        TN_INVALID_ARGUMENT,
+        text("masked_scatter: source has {} elements, the mask chooses {}", from.n, places.count));
+  // What stays, laid out as the op table has it.
+  static const uint32_t masked_fill = op("aten.masked_fill.Scalar");
+  tn_arg args[3] = {c.args[0], c.args[1], {}};
+  args[2].kind = TN_ARG_INT;
+  tn_tensor* made = nullptr;
+  run_op(masked_fill, args, c.values, std::span(&made, 1), c.stream);
+  tensor out(made), rows = work.contiguous(out.get());
+  kernels_cub::put(from, places.positions, places.count, rows->data, work.stream());
+  if (rows->data != out->data) out.copy_from(rows.get(), c.stream);
   c.give(0, std::move(out));
   return true;
 }
@@ -303,6 +337,7 @@ constexpr kernel_row rows[] = {{"aten.sort.default", sort},
                                {"aten.topk.default", topk},
                                {"aten.nonzero.default", nonzero},
                                {"aten.masked_select.default", masked_select},
+                               {"aten.masked_scatter.default", masked_scatter},
                                {"aten._unique2.default", unique2}};
 
 }  // namespace

@@ -112,7 +112,13 @@ TEST_F(GpuSorting, WhatIsNotZeroIsFoundAndChosen) {
     ASSERT_TRUE(are_same(back(masked_select(there(x), there(mask))), masked_select(x, mask)));
   }
   Tensor x = randn({4, 6}), rows = tensor({true, false, true, true}).unsqueeze(1);
+  Tensor values = randn({18}), some = randn({6, 4}) > 0.0;
   EXPECT_TRUE(are_same(back(masked_select(there(x), there(rows))), masked_select(x, rows)));
+  EXPECT_TRUE(are_same(back(there(x).masked_scatter(there(rows), there(values))),
+                       x.masked_scatter(rows, values)));
+  EXPECT_TRUE(are_same(back(there(x).t().masked_scatter(there(some), there(randn_like(x)).zero_())),
+                       x.t().masked_fill(some, 0)));
+  EXPECT_THROW(there(x).masked_scatter(there(rows), there(values.slice(0, 0, 17))), Error);
   EXPECT_TRUE(are_same(back(nonzero(there(x).t())), nonzero(x.t())));
   EXPECT_TRUE(are_same(back(nonzero(there(tensor({-0.0f, 0.0f, 1.0f})))),
                        nonzero(tensor({-0.0f, 0.0f, 1.0f}))));
