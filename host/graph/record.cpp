@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <exception>
 
 namespace tenon {
 
@@ -37,7 +38,6 @@ void require_meta_allowed(const CallArgs& call) {
     if (v.tag != Tag::tensor_owned) continue;
     const auto* head = reinterpret_cast<const detail::TensorHead*>(v.payload);
     if (head->device_type != static_cast<int32_t>(DeviceType::meta)) continue;
-    for (uint32_t i = 0; i < call.n_results; ++i) drop(call.results[i]);
     fail(
         "{}: the result is on the device meta, which functorch.fake_tensor_allow_meta = false "
         "forbids while functions are captured; make it on another device",
@@ -283,10 +283,21 @@ void pass_requires_grad(const CallArgs& call, std::span<const Value> fake_args) 
   each_result(call, [&](const Tensor& t, uint32_t) { mark(t); });
 }
 
+/// Results of a call that is refused behind its meta function go.
+struct DropOnError {
+  const CallArgs& call;
+  int n_exceptions = std::uncaught_exceptions();
+  ~DropOnError() {
+    if (std::uncaught_exceptions() == n_exceptions) return;
+    for (uint32_t r = 0; r < call.n_results; ++r) drop(call.results[r]);
+  }
+};
+
 }  // namespace
 
 void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_args) {
   if (!run_meta_of(call, fake_args)) return;
+  DropOnError results{call};
   require_meta_allowed(call);
   if (!on_tape) pass_requires_grad(call, fake_args);
   // A number that follows from known symbols needs no node.
