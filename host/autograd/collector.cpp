@@ -110,6 +110,11 @@ void Collector::describe(const Tensor& t) {
 }
 
 void Collector::tensor(const Tensor& t) {
+  if (of_one_body) {
+    key(uint64_t{t.defined()});
+    if (t.defined()) tensors.push_back(t);
+    return;
+  }
   if (!t.defined()) return key(uint64_t{0});
   if (t.is_fake()) return refuse("a tensor without data");
   uint32_t number = number_of(t);
@@ -126,6 +131,7 @@ void Collector::saved(const SavedTensor& owner, const Tensor& t) {
 }
 
 void Collector::packed(const SavedTensor& owner, const Tensor& like) {
+  if (of_one_body) return refuse("a tensor that hooks bring back");
   constexpr uint64_t is_packed = ~uint64_t{0};
   key(is_packed);
   packed_places.push_back({&owner, static_cast<uint32_t>(numbers.size())});
@@ -149,6 +155,7 @@ void Collector::scalar_of(const SavedValue& owner, uint64_t word, bool is_floati
 }
 
 void Collector::meta_of(const SavedValue& owner, const Tensor& t) {
+  if (of_one_body) return key(uint64_t{t.defined()});
   if (!t.defined()) {
     key(uint64_t{0});
     if (keeps_places_) meta_places.push_back({&owner, t, 0});

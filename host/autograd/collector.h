@@ -37,6 +37,9 @@ class Collector {
  public:
   /// Begins anew; `keeps_places`: for a recording, which must find the values again.
   void clear(bool keeps_places);
+  /// For comparing passes over the fakes of one body: tensors go to `tensors` as they come, and sizes,
+  /// which follow from the operations that made the nodes, are left out.
+  bool of_one_body = false;
 
   // ---- what must be equal
   void key(uint64_t word) { words.push_back(word); }

@@ -17,6 +17,7 @@
 #include "autograd/accumulate_grad.h"
 #include "autograd/grad_state.h"
 #include "autograd/pass_streams.h"
+#include "autograd/pass_unit.h"
 #include "autograd/tape.h"
 #include "core/dispatch.h"
 #include "core/error.h"
@@ -80,6 +81,9 @@ class GradientPass {
   }
 
   const EngineOptions& options() const { return options_; }
+  /// After run(): whether every node that a root leads to was called, and those of leaves in order.
+  bool has_called_all() const { return n_called_ == tasks_.size(); }
+  std::span<const Node* const> called_leaves() const { return called_leaves_; }
   std::vector<std::function<void()>> callbacks;
 
  private:
@@ -191,6 +195,8 @@ class GradientPass {
   }
 
   std::vector<Tensor> call(const std::shared_ptr<Node>& node, std::vector<Tensor> grads) {
+    ++n_called_;
+    if (node->sequence() == first_sequence) called_leaves_.push_back(node.get());
     if (!node->hooks) return call_function(*node, std::move(grads), options_.keep_graph);
     run_before_hooks(*node, grads);
     std::vector<Tensor> inputs = node->hooks->after.empty() ? std::vector<Tensor>() : grads;
@@ -204,6 +210,8 @@ class GradientPass {
   std::vector<Tensor> captured_;
   std::unordered_map<Node*, NodeTask> tasks_;
   std::vector<std::shared_ptr<Node>> ready_;
+  size_t n_called_ = 0;
+  std::vector<const Node*> called_leaves_;
   PassStreams streams_;
 };
 
@@ -308,7 +316,14 @@ std::vector<Tensor> run_engine(const std::vector<Edge>& roots, std::vector<Tenso
     EnableGradGuard mode(options.create_graph);
     bool taken = n_pass_takers.load(std::memory_order_relaxed) > 0 && !pass.runs_elsewhere(roots) &&
                  take_pass_slot({roots, grads, wanted, options}, captured);
-    if (!taken) captured = pass.run(roots, std::move(grads));
+    bool may_be_unit = thread_modes.tracer && options.accumulate && wanted.empty();
+    if (!taken && may_be_unit)
+      run_as_unit({roots, grads, wanted, options}, [&] {
+        pass.run(roots, std::move(grads));
+        return pass.has_called_all() ? pass.called_leaves() : std::span<const Node* const>();
+      });
+    else if (!taken)
+      captured = pass.run(roots, std::move(grads));
   }
   for (size_t i = 0; i < pass.callbacks.size(); ++i)  // a callback may queue more
     std::function<void()>(pass.callbacks[i])();

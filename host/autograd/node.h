@@ -87,6 +87,8 @@ class Node : public std::enable_shared_from_this<Node> {
   virtual std::string origin() const { return {}; }
 
   uint64_t sequence() const { return sequence_; }
+  /// Made while the thread recorded its operations, or compared them with recorded ones.
+  bool is_of_body() const { return is_of_body_; }
   size_t n_inputs() const { return inputs.size(); }
   /// Adds an input for the gradient of `result` and returns its number.
   uint32_t add_input(const Tensor& result) {
@@ -112,6 +114,7 @@ class Node : public std::enable_shared_from_this<Node> {
 
  private:
   uint64_t sequence_;
+  bool is_of_body_;
 };
 
 /// Runs a node's function outside of any lock order: PyTorch's `AccumulateGrad` and the like come

@@ -45,7 +45,8 @@ void finish_writes(const Tensor& real, std::string_view what, std::source_locati
     if (passes_recorded_break(what, where)) return;
   }
   Trace* trace = Trace::current();
-  if (trace && trace->inputs().written.holds(real)) trace->graph_break(what, where);
+  if (trace && trace->inputs().written.holds(real))
+    trace->graph_break(what, where, {.looks = true});
 }
 
 // Not that of operations, which ask fakes what they know.
@@ -83,7 +84,7 @@ bool read_directly(const TensorImpl& impl, T& value) {
 
 template <class T>
 T read_one(const Tensor& t, std::source_location where) {
-  const Tensor& real = readable(t, "item()", where);
+  const Tensor& real = readable(t, where.line() ? "item()" : "if (tensor)", where);
   require(real.numel().guard_int() == 1, "item: expected a tensor with one element, found {}",
           real);
   require(is_computing(real.dtype()), ErrorCode::unsupported, "item: dtype {} has no host number",
@@ -146,7 +147,7 @@ void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what, bool i
   }
   Trace* trace = Trace::current();
   if (!trace) return nullptr;
-  trace->graph_break(what, {}, is_announced);
+  trace->graph_break(what, {}, {.is_announced = is_announced});
   settle_lazy_numbers();
   for (Tensor& t : tensors)
     if (t.defined()) t = real_of(t);
@@ -165,7 +166,7 @@ static void* exposed_address(const Tensor& real, std::source_location where) {
   const TensorImpl* impl = impl_of(real);
   if (thread_modes.tracer)
     if (Trace* trace = Trace::current()) {
-      trace->graph_break("data_ptr()", where);
+      trace->graph_break("data_ptr()", where, {.looks = true});
       settle_lazy_numbers();
       trace->inputs().host_writes.watch(real);
     }
@@ -206,7 +207,8 @@ void check(SymBool condition, std::string_view text, std::source_location where)
                    text.empty() ? "" : ": ", text);
   ShapeEnv* env = current_shape_env();
   require(env, "check: the condition {} belongs to a recording that is over", condition);
-  env->check(condition.expr(), std::string(text));
+  env->check(condition.expr(),
+             message("{}{}{}", text, text.empty() ? "at " : ", at ", user_location(where)));
   if (Trace* trace = Trace::current()) trace->symbols().emit_asserts();
 }
 
@@ -253,7 +255,7 @@ void detail::end_of_region(std::source_location where) {
     if (passes_recorded_break(what, where, /*is_announced=*/true)) return;
   }
   if (Trace* trace = Trace::current(); trace && trace->may_end_segment())
-    trace->graph_break(what, where, /*is_announced=*/true);
+    trace->graph_break(what, where, {.is_announced = true});
 }
 
 namespace {

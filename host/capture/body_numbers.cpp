@@ -25,12 +25,12 @@ bool may_be_symbol(const SchemaArg& arg) {
   }
 }
 
-// A size, an index or a bound.
-bool is_place(const NumberPlace& place) {
-  return entry_of(place.op).schema.args[place.arg].type.base == BaseType::sym_int;
-}
-
 }  // namespace
+
+bool is_place(const NumberPlace& place) {
+  return place.is_size() ||
+         entry_of(place.op).schema.args[place.arg].type.base == BaseType::sym_int;
+}
 
 bool BodyNumbers::is_wanted(Number plain, const NumberPlace& place) const {
   const config::DynamoFlags& flags = config::flags().dynamo;
@@ -50,7 +50,7 @@ bool BodyNumbers::is_wanted(Number plain, const NumberPlace& place) const {
 
 void BodyNumbers::lift(uint32_t step, const OpEntry& op, std::span<Value> args,
                        ArgumentLists& lists) {
-  if (!wanted_ && !earlier_) return;
+  if (is_paused || (!wanted_ && !earlier_)) return;
   for (uint32_t a = 0; a < args.size() && a < op.schema.args.size(); ++a) {
     if (!may_be_symbol(op.schema.args[a])) continue;
     Value& arg = args[a];

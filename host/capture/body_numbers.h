@@ -35,6 +35,9 @@ struct NumberPlace {
   friend auto operator<=>(const NumberPlace&, const NumberPlace&) = default;
 };
 
+/// Whether it is a size, an index or a bound.
+bool is_place(const NumberPlace& place);
+
 /// A size that has the symbol of an earlier one.
 struct SharedSize {
   NumberPlace place;
@@ -48,7 +51,8 @@ struct GivenNumbers {
   std::vector<SharedSize> shared_sizes;
 };
 
-/// The number at a place of an earlier run of the body; nothing where there is none or it is a symbol.
+/// The number at a place of an earlier run of the body; nothing where there is none, it is a symbol,
+/// or the run says nothing about it.
 using EarlierNumber = std::function<std::optional<Number>(const NumberPlace& place)>;
 
 class BodyNumbers {
@@ -68,6 +72,7 @@ class BodyNumbers {
   void give(const NumberPlace& place, Number plain) { symbol_for(plain, place); }
 
   GivenNumbers given;
+  bool is_paused = false;  ///< lift() leaves numbers as they are
 
  private:
   bool is_wanted_size(int64_t size, const NumberPlace& place) const;

@@ -19,6 +19,11 @@ struct ValueOrigin {
 struct LogCall {
   std::string name, text;
   std::vector<ValueOrigin> tensors;
+  friend bool operator==(const LogCall&, const LogCall&) = default;
+  /// Whether it differs in its text at most.
+  bool is_like(const LogCall& other) const {
+    return name == other.name && tensors == other.tensors;
+  }
 };
 
 /// Calls that were met while recording, on fakes.

@@ -17,10 +17,17 @@ struct StandIns;
 class UnitsOfTrace {
  public:
   static OpUnit::Start begin(GraphRecorder& recorder);
-  /// The unit `number` has begun at `start`, and all its operations are recorded. `tensors` may be
-  /// real ones.
-  void end(GraphRecorder& recorder, const StandIns& stand_ins, uint64_t number,
-           std::span<const Tensor* const> tensors, const OpUnit::Start& start);
+  /// What a unit is: its tensors may be real ones.
+  struct Described {
+    uint64_t number;
+    std::span<const Tensor* const> tensors;
+    std::span<const uint64_t> facts;
+    std::span<const Tensor> results;
+    std::span<const uint64_t> notes;
+  };
+  /// The unit has begun at `start`, and all its operations are recorded.
+  void end(GraphRecorder& recorder, const StandIns& stand_ins, const Described& unit,
+           const OpUnit::Start& start);
   std::vector<RecordedUnit> take() { return std::exchange(units_, {}); }
 
  private:

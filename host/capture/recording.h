@@ -60,10 +60,12 @@ struct GradEffects {
   struct Left {
     ValueOrigin leaf;
     ValueOrigin gradient;  ///< undefined: none
+    friend bool operator==(const Left&, const Left&) = default;
   };
   std::vector<Left> left;
   std::vector<ValueOrigin> without_grad;  ///< leaves that were found without a gradient
   std::vector<bool> needs_history;        ///< by output: it needed a gradient in the body
+  friend bool operator==(const GradEffects&, const GradEffects&) = default;
 };
 
 /// Plain values of a result, for comparing a repeat with the recording.
@@ -78,6 +80,9 @@ struct RecordedUnit {
   uint64_t number;
   NodeId first, end;
   std::vector<ValueId> values;  ///< of its tensors as it began; no_value: it does not name one
+  std::vector<uint64_t> facts;
+  std::vector<ValueId> results;  ///< no_value: there is none
+  std::vector<uint64_t> notes;
 };
 
 /// What was recorded between two graph breaks, and has run.

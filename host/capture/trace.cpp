@@ -181,8 +181,8 @@ bool Trace::stays_outside(const OpEntry& op) const {
 
 // ---- graph breaks
 
-void Trace::graph_break(std::string_view what, std::source_location where, bool is_announced) {
-  bool looks = where.line() != 0;  // what the host finds by itself has no place in the program
+void Trace::graph_break(std::string_view what, std::source_location where, BreakKind kind) {
+  auto [is_announced, looks] = kind;
   std::string problem =
       message("{} {}{}", what, looks ? "looks at data" : "needs a graph break", at_place(where));
   BodyScope::check(problem);
@@ -226,7 +226,7 @@ static void note_look_at(Segment& last, const ValueOrigin* origin, uint32_t n_ma
 
 const Tensor& Trace::observe(const Tensor& fake, std::string_view what,
                              std::source_location where) {
-  graph_break(what, where);
+  graph_break(what, where, {.looks = true});
   if (!recording_.segments.empty())
     note_look_at(recording_.segments.back(), inputs_.known_origin(fake), n_made_);
   const Tensor& real = concrete_of(fake);

@@ -83,9 +83,15 @@ class Trace {
   const Recording& so_far() const { return recording_; }
   /// The real tensor of a fake, breaking the graph if need be.
   const Tensor& observe(const Tensor& fake, std::string_view what, std::source_location where);
-  /// Ends the segment: `what` looks at data. Announced: also where breaks are forbidden.
-  void graph_break(std::string_view what, std::source_location where = {},
-                   bool is_announced = false);
+  struct BreakKind {
+    bool is_announced = false;  ///< also where breaks are forbidden
+    bool looks = false;         ///< at data
+  };
+  /// Ends the segment, because of `what`; `where` has no line where the place is not known.
+  void graph_break(std::string_view what, std::source_location where, BreakKind kind);
+  void graph_break(std::string_view what, std::source_location where = {}) {
+    graph_break(what, where, {});
+  }
   /// The element as a symbol. Only where symbols().captures_scalars().
   Number item_symbol(const Tensor& t, Dtype wanted);
   /// Runs what is pending, forward of a function last, whose results get their history.

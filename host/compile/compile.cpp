@@ -65,14 +65,16 @@ void tell_unit(const Site& site, const Entry& entry) {
                            .n_nodes = recorded.graph ? recorded.graph->nodes().size() : 0});
 }
 
-// Whether a version has the code of a recording.
+// Whether a version has the code of a recording, and leaves what the recording has left. Each call
+// brings the texts of its log lines.
 bool is_alike(const Recording& recording, const Entry& entry) {
   if (recording.has_graph_breaks() || entry.replays())
     return recording.has_graph_breaks() && entry.replays();
   const Recording& other = entry.recorded;
   return recording.inputs == other.inputs && recording.outputs == other.outputs &&
          recording.number_outputs == other.number_outputs &&
-         recording.log_calls.size() == other.log_calls.size() &&
+         recording.gradients == other.gradients &&
+         std::ranges::equal(recording.log_calls, other.log_calls, &LogCall::is_like) &&
          recording.implicit.size() == other.implicit.size() &&
          structurally_equal(*recording.graph, *other.graph);
 }
@@ -140,6 +142,7 @@ void serve_recording(Site& site, Recording recording, const Leaves& leaves, Call
   std::vector<Tensor> slots = recording.captured();
   std::vector<int64_t> numbers = recording.given.words;
   autograd::TapeRequests requests = recording.requests;
+  std::vector<LogCall> log_calls = recording.log_calls;
   Entry& entry = version_of(site, leaves, std::move(recording));
   if (auto* watch = report::CompileWatch::current()) {
     note_sizes(watch->record(), site, entry);
@@ -147,7 +150,7 @@ void serve_recording(Site& site, Recording recording, const Leaves& leaves, Call
   }
   if (has_run) return;
   autograd::RequestsOfCall brings(requests);
-  entry.run({leaves, slots, numbers}, result);
+  entry.run({leaves, slots, numbers, &log_calls}, result);
 }
 
 namespace {

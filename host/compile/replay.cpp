@@ -34,6 +34,13 @@ void take_symbols_of(const GuardSet& guards, TracePolicy& policy) {
       if (!is_free) size = DimPolicy::fixed;
       if (is_free && size == DimPolicy::fixed) size = DimPolicy::duck;
     }
+  for (size_t i = 0; i < policy.strides.size() && i < guards.tensors.size(); ++i)
+    for (size_t d = 0; d < policy.strides[i].size(); ++d) {
+      const TensorGuard& tensor = guards.tensors[i];
+      bool steps = (tensor.free_sizes >> d & 1) || tensor.sizes[d] != 1;  // else no stride matters
+      bool is_free = steps && (tensor.free_strides >> d & 1) && !tensor.free_sizes;
+      policy.strides[i][d] = is_free ? DimPolicy::duck : DimPolicy::fixed;
+    }
   for (size_t i = 0; i < policy.numbers.size() && i < guards.numbers.size(); ++i)
     policy.numbers[i] = guards.numbers[i].is_symbolic();
 }
@@ -45,7 +52,10 @@ std::unique_ptr<Trace> trace_like(Site& site, const Leaves& leaves, const Path* 
     std::lock_guard lock(site.changing);
     policy = policy_of(site, leaves, left);
   }
-  if (like) take_symbols_of(like->recorded.guards, policy);
+  if (like) {
+    take_symbols_of(like->recorded.guards, policy);
+    policy.earlier_number = {};
+  }
   auto trace = std::make_unique<Trace>(leaves, policy, segment_runner(site));
   trace->leaves_body_out = site.skips_bodies();
   return trace;
@@ -142,7 +152,7 @@ void on_replay(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   RulesOfRecording rules{recording.shape_env};
   std::vector<Tensor> slots = recording.captured();
   autograd::RequestsOfCall brings(recording.requests);
-  known->run({leaves, slots, recording.given.words}, result);
+  known->run({leaves, slots, recording.given.words, &recording.log_calls}, result);
 }
 
 // The answer of a call that shows its entry to be stale comes from the new recording.

@@ -61,10 +61,13 @@ namespace {
 
 /// Where other courses of the body had numbers. Entries live as long as the call does.
 struct EarlierPaths {
+  bool is_of_other_arguments;
   std::vector<const Path*> paths;
   std::vector<std::shared_ptr<const Course>> courses;
 
+  // A size, an index or a bound may follow from the arguments.
   std::optional<Number> operator()(const NumberPlace& place) const {
+    if (is_of_other_arguments && is_place(place)) return std::nullopt;
     for (const Path* path : paths)
       if (std::optional<Number> number = path->number_at(place)) return number;
     return std::nullopt;
@@ -72,12 +75,13 @@ struct EarlierPaths {
 };
 
 // The one that was left comes first; it may have another operation where a further one has this.
+// Where none was left, because no version takes the arguments, those of other arguments tell.
 EarlierPaths earlier_paths(const Site& site, const Leaves& leaves, const Path* left) {
-  EarlierPaths found;
-  found.paths.push_back(left);
+  EarlierPaths found{.is_of_other_arguments = !left, .paths = {}, .courses = {}};
+  if (left) found.paths.push_back(left);
   for (uint32_t i = 0; i < site.versions.size(); ++i) {
     const Entry* entry = site.versions[i];
-    if (!entry->accepts(leaves)) continue;
+    if (left && !entry->accepts(leaves)) continue;
     if (entry->path) found.paths.push_back(entry->path.get());
     for (auto& course : entry->courses_for(leaves)) {
       found.paths.push_back(&course->path);
@@ -96,7 +100,8 @@ TracePolicy policy_of(Site& site, const Leaves& leaves, const Path* left) {
   policy.callable = display_name(site);
   if (site.options.dynamic == false || !backend_takes_symbols(site)) return policy;
   policy.body_numbers = site.memory.body_numbers;
-  if (left) policy.earlier_number = earlier_paths(site, leaves, left);
+  bool has_others = site.versions.size() > 0 && !site.skips_bodies();
+  if (left || has_others) policy.earlier_number = earlier_paths(site, leaves, left);
   return policy;
 }
 

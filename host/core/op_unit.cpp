@@ -5,7 +5,8 @@
 
 namespace tenon {
 
-bool (*take_op_unit_slot)(const OpUnit&) = nullptr;
+bool (*may_have_op_unit_slot)() = nullptr;
+bool (*take_op_unit_slot)(OpUnit&) = nullptr;
 OpUnit::Start (*begin_op_unit_slot)() = nullptr;
 void (*end_op_unit_slot)(const OpUnit&, const OpUnit::Start&) = nullptr;
 
@@ -20,8 +21,13 @@ bool has_plain_modes() {
 
 }  // namespace
 
-OpUnit::OpUnit(uint64_t number, std::span<const Tensor* const> tensors)
-    : number_(number), tensors_(tensors) {
+bool OpUnit::is_of_use() {
+  return thread_modes.tracer && has_plain_modes() && may_have_op_unit_slot();
+}
+
+OpUnit::OpUnit(uint64_t number, std::span<const Tensor* const> tensors,
+               std::span<const uint64_t> facts)
+    : number_(number), tensors_(tensors), facts_(facts) {
   if (!thread_modes.tracer || !has_plain_modes()) return;
   if (thread_modes.follower)
     is_done_ = take_op_unit_slot(*this);
@@ -30,7 +36,8 @@ OpUnit::OpUnit(uint64_t number, std::span<const Tensor* const> tensors)
 }
 
 OpUnit::~OpUnit() {
-  if (start_.trace) end_op_unit_slot(*this, start_);
+  if (std::uncaught_exceptions() > n_exceptions_) forget();  // not all of it was called
+  if (start_.trace || (thread_modes.follower && !is_done_)) end_op_unit_slot(*this, start_);
 }
 
 uint64_t new_op_unit_number() {

@@ -337,7 +337,7 @@ Tensor Entry::tensor_at(const ValueOrigin& origin, const CallInputs& in,
 }
 
 void Entry::run_logs(const CallInputs& in, std::span<const Tensor> made) const {
-  for (const LogCall& call : recorded.log_calls) {
+  for (const LogCall& call : in.log_calls ? *in.log_calls : recorded.log_calls) {
     std::vector<Tensor> tensors;
     for (const ValueOrigin& origin : call.tensors) tensors.push_back(tensor_at(origin, in, made));
     run_log_fn(call.name, call.text, tensors);

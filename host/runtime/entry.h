@@ -23,6 +23,8 @@ struct CallInputs {
   const detail::Leaves& leaves;
   std::span<const Tensor> slots = {};
   std::span<const int64_t> numbers = {};
+  /// Of a call that was recorded, with its texts; null: as in the version.
+  const std::vector<LogCall>* log_calls = nullptr;
 };
 
 /// One course of a body with graph breaks.

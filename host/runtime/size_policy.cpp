@@ -109,9 +109,11 @@ void add_tensor(const Site& site, const Tensor& tensor, size_t argument, TracePo
   for (size_t d = 0; d < cells.sizes.size(); ++d)
     sizes.push_back(size_policy(site, tensor, argument, d));
   bool all_fixed = std::ranges::all_of(sizes, [](DimPolicy p) { return p == DimPolicy::fixed; });
+  bool may_move = site.options.dynamic != false &&
+                  (site.options.dynamic == true || config::flags().dynamo.automatic_dynamic_shapes);
   for (const DynamicMemory::Cell& cell : cells.strides) {
     bool moved = cell.state == DynamicMemory::Cell::State::dynamic;
-    bool free = moved && all_fixed && site.options.dynamic != false;
+    bool free = moved && all_fixed && may_move;
     strides.push_back(free ? DimPolicy::duck : DimPolicy::fixed);
   }
 }

@@ -24,10 +24,11 @@ bool is_power_of_four(uint64_t n) { return std::has_single_bit(n) && std::countr
 
 // The next hit that may be due; flags are asked again after a thousand hits at the latest.
 uint64_t next_check_after(uint64_t hit, uint64_t every) {
+  uint64_t later = hit + 1000;
+  if (!every) return later;
   uint64_t power = std::bit_ceil(hit + 1);
   if (!is_power_of_four(power)) power *= 2;
-  uint64_t next = std::min(power, hit + 1000);
-  return every ? std::min(next, (hit / every + 1) * every) : next;
+  return std::min({power, later, (hit / every + 1) * every});
 }
 
 // Different symbols of the entry have one value here, so that a new recording shares a symbol
@@ -62,13 +63,16 @@ bool is_due_at(const Site& site, Entry& entry, uint64_t hit, const Leaves& leave
   const config::CaptureFlags& flags = config::flags().capture;
   auto every = static_cast<uint64_t>(flags.retrace_check);
   entry.next_check.store(next_check_after(hit, every), std::memory_order_relaxed);
-  bool due = is_power_of_four(hit) || (every && hit % every == 0);
+  bool due = every && (is_power_of_four(hit) || hit % every == 0);
   return due && flags.mode != "hit" && !symbols_coincide(entry, leaves) &&
          !tensors_coincide(entry, leaves);
 }
 
 bool is_same(const Recording& found, const Recording& recorded) {
-  if (found.has_graph_breaks() || found.plain_results != recorded.plain_results) return false;
+  if (found.has_graph_breaks() || found.plain_results != recorded.plain_results ||
+      found.outputs != recorded.outputs || found.gradients != recorded.gradients ||
+      found.log_calls != recorded.log_calls)
+    return false;
   if (!found.graph || !recorded.graph) return !found.graph && !recorded.graph;
   return structurally_equal(*recorded.graph, *found.graph);
 }

@@ -183,5 +183,14 @@ TENON_PROGRAM(ATruthTimesANumber, 3) {
   for (int64_t k : {1, 2, -1, 0, -3}) run.log(f(tensor({1, 0}).to(Dtype::bool_), k));
 }
 
+// Five kinds of arguments, and a number that is another in each call.
+TENON_PROGRAM(NumbersChangeWithTheArguments, 7) {
+  auto f = run.compile([](const Tensor& x, double s) { return x * s + 1.0; });
+  for (int i = 0; i < 30; ++i) {
+    std::vector<int64_t> sizes(static_cast<size_t>(i % 5 + 1), 2);
+    run.log(f(ones(sizes), 0.5 * i));
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -158,5 +158,12 @@ TENON_PROGRAM(ACapturedMemberIsTheArgument, 4) {
   run.log(f((*held)[0]), f(row({1, 1})), f((*held)[1]), f(row({2, 1})));
 }
 
+TENON_PROGRAM(LayoutsOfOneSizeTakeTurns, 3) {
+  auto f = run.compile([](const Tensor& x) { return x * 2.0; }, {.pure = true});
+  Tensor a = arange(6, Dtype::f32).reshape({2, 3}), b = arange(6, Dtype::f32).reshape({3, 2}).t();
+  Tensor c = arange(12, Dtype::f32).reshape({2, 6}).slice(1, 1, 4);
+  for (int i = 0; i < 40; ++i) run.log(f(i % 3 == 0 ? a : i % 3 == 1 ? b : c));
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -13,6 +13,12 @@ Tensor fake_of(const Tensor& t) {
   return t.defined() ? make_fake(meta_of(t), sym_offset_of(t)) : Tensor();
 }
 
+// What is compared with another run is plain there.
+void refuse_symbols(Collector& collector, std::span<const uint64_t> words) {
+  for (uint64_t word : words)
+    if (SymInt::from_word(static_cast<int64_t>(word)).is_symbolic()) collector.refuse("a symbol");
+}
+
 }  // namespace
 
 SavedValue::More& SavedValue::more() {
@@ -135,6 +141,7 @@ bool SavedValue::collect_list(Collector& collector, bool may_differ) const {
     collector.list_of(this, more_->words.size());
   else
     collector.key(tag_ == Tag::bools ? plain_.count : more_->words.size());
+  if (collector.of_one_body && tag_ == Tag::ints) refuse_symbols(collector, more_->words);
   for (uint64_t word : more_->words)
     if (may_differ)
       collector.argument(static_cast<int64_t>(word));
@@ -159,6 +166,7 @@ bool SavedValue::collect(Collector& collector, bool may_differ) const {
       return collect_list(collector, false);
     case Tag::integer:
     case Tag::floating:
+      if (plain_.is_symbolic()) collector.refuse("a symbol");
       if (!may_differ) return collector.key(plain_.payload), true;
       return collector.scalar_of(*this, plain_.payload, tag_ == Tag::floating), true;
     case Tag::graph:
@@ -167,6 +175,7 @@ bool SavedValue::collect(Collector& collector, bool may_differ) const {
       return collector.key(plain_.payload), true;
   }
   if (part_ == Part::sizes) {
+    if (collector.of_one_body) return true;
     collector.list_of(this, more_->words.size());
     for (uint64_t word : more_->words) collector.number(static_cast<int64_t>(word));
     return true;

@@ -3,6 +3,7 @@
 
 #include "autograd/grad_state.h"
 #include "capture/follow/memory_of_run.h"
+#include "capture/follow/record_steps.h"
 #include "capture/lazy_numbers.h"
 #include "capture/outside.h"
 #include "capture/tape/hooks.h"
@@ -112,11 +113,17 @@ void Follower::answer(const CallArgs& call) {
       });
 }
 
-// What has to be looked at for each operation, and other paths, are left to them.
-bool Follower::takes_unit(const OpUnit& unit) {
-  if (thread_modes.follower != this || holds_lazy_numbers() || !walk_.at().fits_unit(unit))
+// What has to be looked at for each operation is left to them, and other paths where a unit has no
+// facts: it is short.
+bool Follower::takes_unit(OpUnit& unit) {
+  if (thread_modes.follower != this) return false;
+  auto fits = [&] { return walk_.at().fits_unit(unit); };
+  if (holds_lazy_numbers() || (!fits() && (unit.facts().empty() || !changes_path(fits)))) {
+    open_unit_ = &unit;
+    open_unit_step_ = walk_.at().next_step();
     return false;
-  walk_.at().pass_unit();
+  }
+  walk_.at().pass_unit(unit);
   return true;
 }
 
@@ -244,7 +251,9 @@ void Follower::stop_following() {
   uint64_t outside = thread_modes.excluded_outside;
   trace_scope_ = std::make_unique<TraceScope>(*trace_, *body_);
   thread_modes.excluded_outside = outside;
-  walk_.become_recording(*trace_);
+  OpUnit::Start open =
+      walk_.become_recording(*trace_, open_unit_ ? open_unit_step_ : StepRange::none);
+  if (open_unit_) open_unit_->begin(open);
   (is_on_tape() ? trace_->gradients() : trace_->early_gradients()) = std::move(gradients_);
 }
 

@@ -16,7 +16,8 @@
 //
 // A body that calls backward() and must be one graph has been recorded through the tape: runs go
 // through it, too, so that the passes and the user's hooks and functions run over fakes, and their
-// operations are compared like all else. The gradients of leaves are the program's while the body
+// operations are compared like all else; a pass without such things is compared as a whole
+// (autograd/pass_unit.h). The gradients of leaves are the program's while the body
 // runs, and get back what they had; the code leaves what the body asked for. A recording that takes
 // over goes on with the tape as it is. Cost: bench/call_overhead, `followed`.
 //
@@ -74,8 +75,10 @@ class Follower {
   static Follower* current();
   /// Whether the operation is the next step; then the call has its results.
   bool takes(const CallArgs& call);
-  /// Whether the unit is what comes next; then all of its steps are done.
-  bool takes_unit(const OpUnit& unit);
+  /// Whether the unit is what comes next; then all of its steps are done. Otherwise it is open until it
+  /// ends: a recording that begins within has it.
+  bool takes_unit(OpUnit& unit);
+  void end_unit() { open_unit_ = nullptr; }
   /// The body looks at data: whether a segment ends here, which has run then.
   bool passes_break();
   /// A hook that is registered on `t`, where the recording had one there, too.
@@ -109,6 +112,8 @@ class Follower {
   Walk walk_;
   const detail::Leaves& leaves_;
   const detail::Body* body_ = nullptr;
+  OpUnit* open_unit_ = nullptr;
+  size_t open_unit_step_ = 0;
   BodyResults results_;
   TouchedGradients gradients_;
   std::string difference_;  // empty: it does what is only recorded

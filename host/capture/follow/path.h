@@ -79,6 +79,8 @@ class Path {
     std::vector<ValueId> values;  ///< of its tensors as it begins; no_value: it does not name one
     std::vector<uint32_t> order;  ///< of those that it names, by number: captured tensors last
     std::vector<Write> writes;
+    std::vector<uint64_t> facts, notes;
+    std::vector<ValueId> results;  ///< no_value: there is none
   };
   /// A number of the body that is a symbol.
   struct BodyNumber {

@@ -62,8 +62,11 @@ std::optional<Path::Unit> unit_of(const Path& path, const Path::Part& part,
   unit.number = recorded.number;
   unit.first_step = step_at(path, part, recorded.first);
   unit.end_step = step_at(path, part, recorded.end);
-  for (ValueId v : recorded.values)
-    unit.values.push_back(v == no_value ? no_value : path.number_of(part, v));
+  auto number_of = [&](ValueId v) { return v == no_value ? no_value : path.number_of(part, v); };
+  for (ValueId v : recorded.values) unit.values.push_back(number_of(v));
+  for (ValueId v : recorded.results) unit.results.push_back(number_of(v));
+  unit.facts = recorded.facts;
+  unit.notes = recorded.notes;
   if (unit.first_step == unit.end_step || !reads_its_tensors_only(path, part, unit))
     return std::nullopt;
   add_order(path, unit);

@@ -203,6 +203,7 @@ bool Position::fits_unit(const OpUnit& unit) {
   const Path::Unit* recorded = path().unit_at(next_);
   if (!recorded || recorded->number != unit.number() ||
       recorded->values.size() != unit.tensors().size() ||
+      !std::ranges::equal(recorded->facts, unit.facts()) ||
       path().steps()[next_].grad != thread_modes.grad_enabled)
     return false;
   size_t slots_before = frame_->slots.size();
@@ -214,7 +215,7 @@ bool Position::fits_unit(const OpUnit& unit) {
   return true;
 }
 
-void Position::pass_unit() {
+void Position::pass_unit(OpUnit& taken) {
   const Path::Unit& unit = *path().unit_at(next_);
   for (const Path::Unit::Write& write : unit.writes) {
     set_value(write.object, write.value);
@@ -222,6 +223,9 @@ void Position::pass_unit() {
     bool is_fake = path().objects()[write.object].origin.kind != ValueOrigin::Kind::implicit;
     if (version_->recording->has_backward && is_fake) bump_version(frame_->objects[write.object]);
   }
+  for (ValueId v : unit.results)
+    taken.results.push_back(v == no_value ? Tensor() : frame_->objects[path().object_of(v)]);
+  taken.notes = unit.notes;
   next_ = unit.end_step;
 }
 

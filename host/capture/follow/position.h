@@ -76,8 +76,8 @@ class Position {
   void give_results(const CallArgs& call);
   /// Whether a unit is what comes next, see core/op_unit.h, and whether it may be taken as one.
   bool fits_unit(const OpUnit& unit);
-  /// All of its steps are done.
-  void pass_unit();
+  /// All of its steps are done; it gets what they have made.
+  void pass_unit(OpUnit& unit);
   /// For people: what the operation is, and what was recorded in its place.
   std::string difference(const CallArgs& call);
   /// Whether tensors are the results of a body in one piece, where all steps are done, and

@@ -153,13 +153,18 @@ class UnitsAgain {
   void after(size_t step) {
     if (!unit_ || unit_->end_step != step + 1) return;
     std::vector<const Tensor*> tensors;
-    for (ValueId v : unit_->values)
-      tensors.push_back(v == no_value ? &none_ : &known_[path_.object_of(v)]);
-    trace_.units().end(recorder_of_thread(), trace_.inputs().stand_ins, unit_->number, tensors,
-                       start_);
+    for (ValueId v : unit_->values) tensors.push_back(&tensor_of(v));
+    std::vector<Tensor> results;
+    for (ValueId v : unit_->results) results.push_back(tensor_of(v));
+    trace_.units().end(recorder_of_thread(), trace_.inputs().stand_ins,
+                       {unit_->number, tensors, unit_->facts, results, unit_->notes}, start_);
   }
 
  private:
+  const Tensor& tensor_of(ValueId value) const {
+    return value == no_value ? none_ : known_[path_.object_of(value)];
+  }
+
   Trace& trace_;
   const Path& path_;
   std::span<const Tensor> known_;
@@ -168,11 +173,28 @@ class UnitsAgain {
   OpUnit::Start start_;
 };
 
+/// Of captured tensors. The tape has kept them as they were, and no code has run since.
+class VersionsOfSlots {
+ public:
+  explicit VersionsOfSlots(const Frame& frame) : frame_(frame) {
+    for (const Tensor& slot : frame.slots) versions_.push_back(version_of(slot));
+  }
+  void restore() const {
+    for (size_t i = 0; i < versions_.size(); ++i)
+      impl_of(frame_.slots[i])->storage_ref->version = versions_[i];
+  }
+
+ private:
+  const Frame& frame_;
+  std::vector<uint64_t> versions_;
+};
+
 }  // namespace
 
-void record_steps(Trace& trace, const Path& path, const Frame& frame, StepRange range,
-                  const autograd::TapeRequests& requests) {
-  auto [first, end] = range;
+OpUnit::Start record_steps(Trace& trace, const Path& path, const Frame& frame, StepRange range,
+                           const autograd::TapeRequests& requests) {
+  auto [first, end, open_unit] = range;
+  OpUnit::Start open;
   LazyNumbersOfBody copied_already;
   if (first > 0) restore_symbols(trace, path, frame, path.values_before(first));
   std::vector<Tensor> known = known_tensors(trace, path, frame);
@@ -182,9 +204,11 @@ void record_steps(Trace& trace, const Path& path, const Frame& frame, StepRange 
   std::vector<ValueId> values;  // of the trace, by value of the path
   if (trace.is_on_tape()) values.resize(path.values_before(end), no_value);
   UnitsAgain units(trace, path, known);
+  VersionsOfSlots versions(frame);
   for (size_t n = first; n < end; ++n) {
     const Path::Step& step = path.steps()[n];
     units.before(n);
+    if (n == open_unit) open = UnitsOfTrace::begin(recorder_of_thread());
     ArgumentLists lists;
     std::vector<Value> args = arguments_of(path, frame, step, renamed, known, lists);
     std::vector<Value> results(std::max<uint32_t>(step.n_results, 1));
@@ -200,8 +224,11 @@ void record_steps(Trace& trace, const Path& path, const Frame& frame, StepRange 
     for (Value& v : results) drop(v);
     units.after(n);
   }
+  if (end == open_unit) open = UnitsOfTrace::begin(recorder_of_thread());
+  if (trace.is_on_tape()) versions.restore();
   hand_over(trace, path, frame, known);
   if (trace.is_on_tape()) trace.aliases() = AliasesOfTape(frame.id, std::move(values));
+  return open;
 }
 
 }  // namespace tenon

@@ -291,10 +291,12 @@ bool Walk::has_requests_of(const Path::Part& part) const {
 
 // ---- recording after all
 
-void Walk::become_recording(Trace& trace) {
+OpUnit::Start Walk::become_recording(Trace& trace, size_t open_unit) {
   if (n_run_) trace.resume(*at_.version().recording, path(), n_run_, at_.frame());
-  record_steps(trace, path(), at_.frame(), {begun_, at_.next_step()}, requests);
+  StepRange pending{begun_, at_.next_step(), open_unit};
+  OpUnit::Start open = record_steps(trace, path(), at_.frame(), pending, requests);
   at_.drop_frame();
+  return open;
 }
 
 }  // namespace tenon

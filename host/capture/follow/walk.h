@@ -76,8 +76,9 @@ class Walk {
   /// Fakes that somebody holds become what they stand for.
   void let_escape();
 
-  /// The pending steps become the first ones of a recording, which begins here.
-  void become_recording(Trace& trace);
+  /// The pending steps become the first ones of a recording, which begins here. Gives where in it
+  /// the unit begins that is not over, and has begun with this step.
+  OpUnit::Start become_recording(Trace& trace, size_t open_unit);
 
  private:
   bool gives_what_is_held(const Path::Part& part) const;

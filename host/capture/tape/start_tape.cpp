@@ -11,6 +11,7 @@
 #include "capture/trace.h"
 #include "core/arguments.h"
 #include "core/dispatch.h"
+#include "core/sym/shape_env.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/stand_in.h"
 #include "graph/record.h"
@@ -18,6 +19,7 @@
 #include <tenon/autograd.h>
 
 #include <algorithm>
+#include <ranges>
 
 namespace tenon {
 
@@ -74,11 +76,52 @@ class Objects {
   std::vector<Tensor> own_, held_;  // by object, its first value
 };
 
+/// Where the body has given numbers: operations have other numbers on the tape, which takes some
+/// apart.
+class PlacesOfNumbers {
+ public:
+  PlacesOfNumbers(GivenNumbers& given, const uint32_t& n_steps)
+      : given_(given), before_(given), n_steps_(n_steps) {}
+
+  uint32_t next_step() const { return n_steps_; }
+  /// The next operation of the graph has become those from `step` on.
+  void move(uint32_t step) {
+    for (size_t i = 0; i < given_.places.size(); ++i)
+      move(before_.places[i], given_.places[i], step);
+    for (size_t i = 0; i < given_.shared_sizes.size(); ++i)
+      move(before_.shared_sizes[i].place, given_.shared_sizes[i].place, step);
+    ++n_moved_;
+  }
+
+ private:
+  void move(const NumberPlace& before, NumberPlace& place, uint32_t step) const {
+    if (before.step != n_moved_) return;
+    bool is_whole = n_steps_ == step + 1 && (place.is_size() || last_op() == place.op);
+    if (!is_whole) throw WantsTape();
+    place.step = step;
+  }
+
+  static OpId last_op() {
+    auto nodes = recorder_of_thread().graph().nodes() | std::views::reverse;
+    return std::ranges::find_if_not(nodes, is_assertion)->op;
+  }
+
+  GivenNumbers& given_;
+  const GivenNumbers before_;
+  const uint32_t& n_steps_;
+  uint32_t n_moved_ = 0;
+};
+
 /// The operations of a graph, once more.
 class Again {
  public:
-  Again(Trace& trace, const Graph& graph, Objects objects, const autograd::TapeRequests& requests)
-      : trace_(trace), graph_(graph), objects_(std::move(objects)), requests_(requests) {}
+  Again(Trace& trace, const Graph& graph, Objects objects, const autograd::TapeRequests& requests,
+        PlacesOfNumbers places)
+      : trace_(trace),
+        graph_(graph),
+        objects_(std::move(objects)),
+        requests_(requests),
+        places_(places) {}
 
   void run() {
     GraphRecorder& recorder = recorder_of_thread();
@@ -88,7 +131,9 @@ class Again {
     for (NodeId n = 0; n < graph_.nodes().size(); ++n) {
       recorder.where = graph_.node(n).where;
       recorder.module_path = graph_.node(n).module_path;
+      uint32_t step = places_.next_step();
       call(n);
+      if (!is_assertion(graph_.node(n))) places_.move(step);
     }
     recorder.where = std::move(where);
     recorder.module_path = std::move(module_path);
@@ -108,15 +153,33 @@ class Again {
     auto grad = node.facts.find("grad");
     bool default_grad = recorder_of_thread().grad_enabled();
     EnableGradGuard mode(grad == node.facts.end() ? default_grad : grad->second == "on");
+    std::vector<const Expr*> symbols = symbols_made_by(node);
+    graph_.shape_env->make_again(symbols);
     if (is_assertion(node))
       recorder_of_thread().record(made);
     else
       dispatch(op, made.args, made.n_args, made.results, made.n_results);
     each_result(made, [&](const Tensor& t, uint32_t r) {
-      if (t.defined()) take(t, node.first_result + r);
+      if (!t.defined()) return;
+      if (!symbols.empty() && !has_sizes_of(t, node.first_result + r)) throw WantsTape();
+      take(t, node.first_result + r);
     });
     for (Value& v : results) drop(v);
     attach_function(n);
+  }
+
+  std::vector<const Expr*> symbols_made_by(const Node& node) const {
+    std::vector<const Expr*> made;
+    for (const SymbolBinding& b : graph_.symbols)
+      if (!b.stride && b.value >= node.first_result && b.value < node.first_result + node.n_results)
+        made.push_back(b.symbol);
+    return made;
+  }
+
+  // The body may have asked for them.
+  bool has_sizes_of(const Tensor& t, ValueId value) const {
+    return std::ranges::equal(t.sizes(), graph_.value(value).meta.sizes, {}, &SymInt::word,
+                              &SymInt::word);
   }
 
   // Nothing but the result's handle names `t` yet, so the body's fake can take its place.
@@ -152,15 +215,14 @@ class Again {
   const Graph& graph_;
   Objects objects_;
   const autograd::TapeRequests& requests_;
+  PlacesOfNumbers places_;
 };
 
 }  // namespace
 
 void start_tape(Trace& trace) {
   GraphRecorder& recorder = trace.recorder_;
-  const GivenNumbers& given = trace.numbers_.given;
   bool is_plain = !trace.leaves_body_out && !trace.so_far().has_graph_breaks() &&
-                  given.places.empty() && given.shared_sizes.empty() &&
                   trace.records(recorder_of_thread());
   if (!is_plain || !may_be_called_again(recorder.graph())) throw WantsTape();
   Objects objects(recorder, trace.inputs_);
@@ -175,7 +237,9 @@ void start_tape(Trace& trace) {
   trace.gradients_ = std::move(trace.early_gradients_);
   trace.gradients_.start_tape();
   autograd::TapeRequests requests = std::exchange(trace.requests_, {});
-  Again(trace, *so_far, std::move(objects), requests).run();
+  trace.numbers_.is_paused = true;
+  Again(trace, *so_far, std::move(objects), requests, {trace.numbers_.given, trace.n_steps_}).run();
+  trace.numbers_.is_paused = false;
 }
 
 }  // namespace tenon

@@ -131,6 +131,11 @@ SymFloat ShapeEnv::create_float(double hint, SymbolSource source, std::string so
 
 const Expr* ShapeEnv::add_unbacked(ExprKind kind, Range range, SymbolSource source,
                                    std::string source_text) {
+  if (!made_again_.empty() && made_again_.front()->kind == kind) {
+    const Expr* known = made_again_.front();
+    made_again_.erase(made_again_.begin());
+    return known;
+  }
   SymbolInfo info{
       .kind = kind, .unbacked = true, .source = source, .source_text = std::move(source_text)};
   return add_symbol(std::move(info), range);
@@ -315,7 +320,7 @@ void ShapeEnv::check(const Expr* condition, std::string text_if_false) {
   bool holds = simple->is_constant() ? simple->is_true() : hint(simple).value_or(SymValue{}).word;
   if (!holds)
     fail("check failed{}: {} is false for these sizes{}", at_location(user_location()),
-         text(condition), text_if_false.empty() ? "" : ": " + text_if_false);
+         source_text(condition), text_if_false.empty() ? "" : ": " + text_if_false);
   if (rules_.prefer_asserts && !simple->is_constant())
     return add_assert(simple, std::move(text_if_false));
   evaluate(simple);

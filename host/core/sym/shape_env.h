@@ -86,6 +86,8 @@ class ShapeEnv {
   SymBool create_unbacked_bool(SymbolSource source = {}, std::string source_text = {}) {
     return SymBool::from_expr(add_unbacked(ExprKind::boolean, {}, source, std::move(source_text)));
   }
+  /// The next values that only the run knows are these: what made them is called again.
+  void make_again(std::vector<const Expr*> symbols) { made_again_ = std::move(symbols); }
   /// The symbol written `name`, for readers of graph text; made with the given facts if absent.
   const Expr* declare_symbol(std::string_view name, ExprKind kind, std::optional<SymValue> hint,
                              Range range, SymbolSource source, std::string source_text);
@@ -188,6 +190,7 @@ class ShapeEnv {
 
  private:
   ShapeEnv() = default;
+  std::vector<const Expr*> made_again_;
   const Expr* add_symbol(SymbolInfo info, Range range);
   const Expr* add_unbacked(ExprKind kind, Range range, SymbolSource source,
                            std::string source_text);

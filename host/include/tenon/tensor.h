@@ -169,9 +169,7 @@ class TENON_API Tensor {
   template <class T>
   Scalar<T> item(std::source_location where = std::source_location::current()) const;
   /// `if (t)`: the truth of a tensor with one element.
-  explicit operator bool() const {
-    return detail::item_bool(*this, std::source_location::current());
-  }
+  explicit operator bool() const { return detail::item_bool(*this, {}); }
 
   Tensor& operator+=(const Tensor& other);
   Tensor& operator-=(const Tensor& other);

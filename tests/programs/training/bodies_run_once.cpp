@@ -265,5 +265,41 @@ TENON_PROGRAM(SizesAreAskedForBeforeThePass, 6) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(SizesAreAskedForBeforeThePass, 6);
 
+TENON_PROGRAM(ANumberChangesWithTheFirstPass, 6) {
+  Tensor w = row({1, 2}).requires_grad_(), seen = ones({3});
+  int n = 0;
+  double scale = 0.5;
+  bool trains = false;
+  auto f = run.compile([&](const Tensor& x) {
+    ++n;
+    w.set_grad({});
+    Tensor loss = (w * x).softmax(0).sum() * scale + (w * seen.slice(0, 0, 2)).sum() * scale;
+    if (trains) loss.backward();
+    return loss.detach();
+  });
+  for (int i = 0; i < 8; ++i) {
+    trains = i >= 2;
+    if (i > 0) scale *= 0.5;
+    if (i == 2) seen = ones({4});
+    run.log(f(points(i).reshape({4}).slice(0, 0, 2)), n, w.grad());
+  }
+}
+TENON_PROGRAM_IN_ONE_GRAPH(ANumberChangesWithTheFirstPass, 8);
+
+TENON_PROGRAM(SizesOfTheDataAreAskedForBeforeThePass, 12) {
+  Tensor w = row({1, 2, 3, 4}).requires_grad_();
+  int n = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    ++n;
+    w.set_grad({});
+    Tensor h = (x * w).masked_select(x > 1.0);
+    Tensor loss = h.reshape({h.size(0), 1}).sum() / (h.size(0) + 1);
+    loss.backward();
+    return loss.detach();
+  });
+  for (int i = 0; i < 5; ++i) run.log(f(arange(4, Dtype::f32) * (0.5 + i % 3)), n, w.grad());
+}
+TENON_PROGRAM_IN_ONE_GRAPH(SizesOfTheDataAreAskedForBeforeThePass, 12);
+
 }  // namespace
 }  // namespace tenon::programs

@@ -349,6 +349,27 @@ TEST_F(Observable, OverridesTakeListsRangesAndComparisons) {
     EXPECT_THAT(message_of([&] { found(wrong, 1); }), HasSubstr("is not a filter")) << wrong;
 }
 
+TEST_F(Observable, LogLinesThatWaitHaveTheTextOfTheirCall) {
+  auto scope = config::Patch(
+      {{"dynamo.reorderable_logging_functions", std::vector<std::string>{"app.step"}}});
+  std::vector<std::string> lines;
+  register_log_fn("app.step", [&](std::string_view text, std::span<const Tensor>) {
+    lines.emplace_back(text);
+  });
+  int n = 0;
+  auto f = compile(
+      [&](const Tensor& x) {
+        Tensor y = x * 2;
+        call_log_fn("app.step", "step " + std::to_string(n++), {y});
+        return y + 1;
+      },
+      keeping);
+  for (int i = 0; i < 3; ++i) f(ones({2}));
+  register_log_fn("app.step", {});
+  EXPECT_EQ(lines, (std::vector<std::string>{"step 0", "step 1", "step 2"}));
+  EXPECT_EQ(f.stats().compiles, 1);
+}
+
 TEST_F(Observable, LoggingFunctionsCutWaitOrAreLeftOut) {
   struct Seen {
     std::vector<float> logged;

@@ -274,7 +274,7 @@ TEST(ShapeEnv, CheckOfKnownSizesGuardsOrFails) {
   sym_check(trace.size("s0") < 9, "small");
   EXPECT_EQ(trace.guards(), "s0 < 9");
   EXPECT_TRUE(mentions(message_of([&] { sym_check(trace.size("s0") < 4, "tiny"); }),
-                       "check failed: s0 < 4 is false for these sizes: tiny"));
+                       "check failed: x.size(0) < 4 is false for these sizes: tiny"));
 }
 
 TEST(ShapeEnv, MaterializedDataAnswersWithoutAGuard) {

@@ -1,0 +1,16 @@
+// A backward pass over the tape of a compiled body, as one unit of its operations.
+#pragma once
+
+#include "autograd/engine.h"
+#include "core/function_ref.h"
+
+#include <span>
+
+namespace tenon::autograd {
+
+/// Runs a pass that adds up the gradients of leaves, by `run`, unless the body is followed and all
+/// of its operations are done with that. `run` gives the nodes of leaves in the order in which it has
+/// called them; none where it has not called every node.
+void run_as_unit(const PassRequest& pass, FunctionRef<std::span<const Node* const>()> run);
+
+}  // namespace tenon::autograd
