@@ -77,12 +77,6 @@ BackendInfo host_eager_info() {
   return info;
 }
 
-std::vector<std::string> known_names() {
-  std::vector<std::string> names;
-  for (const BackendInfo& b : all_backends()) names.push_back(b.name);
-  return names;
-}
-
 // Whether a file that cannot be used offers the backend, by its manifest or else by its name.
 bool is_offered_by_broken(const std::string& name) {
   std::string bare = name.substr(name.find('/') + 1);
@@ -95,7 +89,7 @@ bool is_offered_by_broken(const std::string& name) {
 
 // A wrong name, or a right one whose plugin cannot be used.
 [[noreturn]] void fail_unknown(const std::string& name) {
-  std::string why, nearest = nearest_names(name, known_names());
+  std::string why, nearest = nearest_names(name, list_backends({}));
   for (const Diagnosis& d : plugin_catalog().why_missing(name)) why += "; " + to_text(d);
   if (is_offered_by_broken(name))
     throw BackendError(
@@ -296,7 +290,8 @@ std::vector<std::string> list_backends(const std::vector<std::string>& exclude_t
     bool excluded = std::any_of(b.tags.begin(), b.tags.end(), [&](const std::string& tag) {
       return std::find(exclude_tags.begin(), exclude_tags.end(), tag) != exclude_tags.end();
     });
-    if (!excluded) out.push_back(b.name);
+    // Plugins for different devices may offer one name; the list is sorted.
+    if (!excluded && (out.empty() || out.back() != b.name)) out.push_back(b.name);
   }
   return out;
 }

@@ -1,5 +1,6 @@
 // Backends that are callables of the program.
 #include "backend/backend.h"
+#include "backend/compile/contract.h"
 #include "backend/device_graphs.h"
 #include "config/config.h"
 #include "core/dispatch.h"
@@ -15,6 +16,7 @@
 #include <tenon/compiler.h>
 #include <tenon/config.h>
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 
@@ -40,29 +42,48 @@ class CallScope {
   Call before_;
 };
 
-std::vector<Tensor> call_checked(const tenon::Graph& graph, const CompiledCode& code,
-                                 const std::vector<Tensor>& inputs) {
-  std::vector<Tensor> results = code(inputs);
-  require(results.size() == graph.outputs().size(),
-          "the code of a backend of the program gave {} tensors for a graph with {} outputs",
-          results.size(), graph.outputs().size());
-  for (size_t i = 0; i < results.size(); ++i) {
-    const GraphValue& wanted = graph.value(graph.outputs()[i]);
-    if (wanted.kind != ValueKind::tensor) continue;
-    require(results[i].defined(), "output {} of a backend of the program is undefined", i);
-    auto rank = static_cast<int64_t>(wanted.meta.sizes.size());
-    require(results[i].dtype() == wanted.meta.dtype && results[i].dim() == rank,
-            "output {} of a backend of the program is {}; expected {} with {} dimensions", i,
-            results[i], wanted.meta.dtype, rank);
-  }
-  return results;
+std::string dims_text(std::span<const int64_t> dims) {
+  return to_text(IntList(std::vector<int64_t>(dims.begin(), dims.end())));
+}
+
+// Whether elements are where they should be: a step over one element leads nowhere.
+bool steps_alike(const detail::TensorHead& found, std::span<const int64_t> strides) {
+  bool is_empty = std::any_of(found.sizes, found.sizes + found.ndim, [](auto n) { return n == 0; });
+  for (size_t d = 0; d < strides.size() && !is_empty; ++d)
+    if (found.sizes[d] != 1 && found.strides[d] != strides[d]) return false;
+  return true;
+}
+
+// Later graphs and the program rely on what was recorded of an output.
+void check_result(const std::string& name, const tenon::Graph& graph, size_t i,
+                  std::span<const int64_t> syms, const Tensor& found) {
+  const GraphValue& said = graph.value(graph.outputs()[i]);
+  if (said.kind != ValueKind::tensor) return;
+  const TensorMeta& meta = said.meta;
+  constexpr std::string_view next = "; give what Graph::run() gives";
+  require(found.defined(), "backend '{}': output {} of its code is undefined{}", name, i, next);
+  auto rank = static_cast<int64_t>(meta.sizes.size());
+  require(found.dtype() == meta.dtype && found.dim() == rank,
+          "backend '{}': output {} of its code is {}; expected {} with {} dimensions{}", name, i,
+          found, meta.dtype, rank, next);
+  const detail::TensorHead& head = *found.head();
+  std::span sizes(head.sizes, meta.sizes.size()), strides(head.strides, meta.sizes.size());
+  std::vector<int64_t> wanted = as_the_graph_says(graph, meta.sizes, syms, sizes);
+  require(std::ranges::equal(wanted, sizes),
+          "backend '{}': output {} of its code has sizes {}, the graph says {}{}", name, i,
+          dims_text(sizes), dims_text(wanted), next);
+  wanted = as_the_graph_says(graph, meta.strides, syms, strides);
+  require(steps_alike(head, wanted),
+          "backend '{}': output {} of its code has strides {}, the graph says {}{}, or a copy with "
+          "these strides",
+          name, i, dims_text(strides), dims_text(wanted), next);
 }
 
 /// Code of the program behind the table that all compiled code has.
 class ProgramArtifact : public Artifact {
  public:
-  ProgramArtifact(std::shared_ptr<const tenon::Graph> graph, CompiledCode code)
-      : graph_(std::move(graph)), code_(std::move(code)) {}
+  ProgramArtifact(std::string name, std::shared_ptr<const tenon::Graph> graph, CompiledCode code)
+      : name_(std::move(name)), graph_(std::move(graph)), code_(std::move(code)) {}
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override {
     std::vector<Tensor> given;
@@ -72,12 +93,21 @@ class ProgramArtifact : public Artifact {
                       : steal ? Tensor::adopt(std::exchange(head, nullptr))
                               : share(head));
     CallScope scope({graph_.get(), syms});
-    std::vector<Tensor> results = call_checked(*graph_, code_, given);
-    for (size_t i = 0; i < results.size(); ++i) outputs[i] = std::move(results[i]);
+    std::vector<Tensor> results = code_(given);
+    require(
+        results.size() == outputs.size(),
+        "backend '{}': the tensors that its code gave are {}, the outputs of the graph {}; give "
+        "what Graph::run() gives",
+        name_, results.size(), outputs.size());
+    for (size_t i = 0; i < results.size(); ++i) {
+      check_result(name_, *graph_, i, syms, results[i]);
+      outputs[i] = std::move(results[i]);
+    }
   }
   std::string describe(int32_t) const override { return ""; }
 
  private:
+  std::string name_;
   std::shared_ptr<const tenon::Graph> graph_;
   CompiledCode code_;
 };
@@ -101,7 +131,7 @@ std::shared_ptr<Artifact> compile_with(const std::string& name, const BackendFun
     SymbolicTexts texts;
     CompiledCode code = backend(Graph(request.graph), examples_of(*request.graph));
     require(code != nullptr, "it returned no code");
-    return std::make_shared<ProgramArtifact>(request.graph, std::move(code));
+    return std::make_shared<ProgramArtifact>(name, request.graph, std::move(code));
   } catch (const std::exception& error) {
     throw BackendError(ErrorCode::backend_compiler_failed, TN_INTERNAL,
                        message("backend '{}' of the program failed: {}", name, error.what()));

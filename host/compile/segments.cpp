@@ -113,11 +113,13 @@ std::shared_ptr<const SegmentCode> segment_code(Site& site, const std::shared_pt
     std::lock_guard lock(site.changing);
     if (auto found = known_code(site, *graph, syms, overlaps)) return found;
   }
-  bool is_compiled = !place || may_compile_segment(site, *place);
+  // What runs op by op only while a stance says so must not serve later.
+  bool is_for_now = compiles_nothing_new();
+  bool is_compiled = !is_for_now && (!place || may_compile_segment(site, *place));
   std::lock_guard lock(site.changing);
   if (auto found = known_code(site, *graph, syms, overlaps)) return found;
   std::shared_ptr<Artifact> made = is_compiled ? compile_for(site, graph) : op_by_op(graph);
-  auto conditions = segment_conditions(*graph, *made);
+  auto conditions = is_for_now ? std::nullopt : segment_conditions(*graph, *made);
   auto code = std::make_shared<const SegmentCode>(
       SegmentCode{graph, std::move(made), std::move(conditions), autocast_in_effect(), overlaps});
   if (code->conditions) keep_code(site, code);

@@ -225,15 +225,27 @@ class HeldArguments {
   InlineVector<Held, 24> held_;  // calls that are quick need no heap
 };
 
+// A call that would be served, were it not for a stance or flag. Within a recording the body is part
+// of that, and the call none.
+static void call_uncompiled(Site& site, const Body& body, Eager reason) {
+  if (thread_modes.tracer) return body.run_eager(body.context);
+  Site::Counters& counters = site.my_counters();
+  add(counters.calls, 1);
+  add(counters.unserved, 1);
+  run_eagerly(site, body, reason);
+}
+
 void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   uint32_t stance = stance_word.load(std::memory_order_relaxed);
-  if (site.options.disable || is_in(stance, compiler::Stance::force_eager) || is_uncompiled())
-    return body.run_eager(body.context);
+  if (site.options.disable || is_in(stance, compiler::Stance::force_eager) || is_uncompiled()) {
+    bool is_asked_for = site.options.disable || is_uncompiled();
+    return is_asked_for ? body.run_eager(body.context) : call_uncompiled(site, body, Eager::stance);
+  }
   const config::Flags& flags = config::flags();
   // Inside another recording the body is part of the outer graph.
   if (thread_modes.tracer || flags.dynamo.disable) {
     require_nesting_allowed(site);
-    return body.run_eager(body.context);
+    return call_uncompiled(site, body, Eager::disabled);
   }
   report::TimeScope time(site.unit, report::Work::call);
   GraphCall recordings;

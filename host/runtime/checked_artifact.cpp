@@ -98,7 +98,8 @@ Results run_on_copies(Artifact& artifact, std::span<detail::TensorHead*> inputs,
   InputCopies copies(inputs, options.widen);
   for (size_t i = 0; options.leaves && i < copies.tensors.size(); ++i)
     if ((*options.leaves)[i]) copies.tensors[i].requires_grad_();
-  EnableGradGuard as_wanted(options.leaves || thread_modes.grad_enabled);
+  // Copies are no part of the tape: where no gradient is compared there is none.
+  EnableGradGuard as_wanted(options.leaves != nullptr);
   Results out;
   out.outputs.resize(options.n_outputs);
   artifact.call(copies.heads, syms, out.outputs);

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 
 namespace tenon {
@@ -46,9 +47,8 @@ report::Counter& counter_of(Eager reason) {
 
 }  // namespace
 
-void note_eager_call(Site& site) {
+static void note_eager_call(Site& site, Eager reason) {
   ++site.eager_calls;
-  Eager reason = site.eager_because.load(std::memory_order_relaxed);
   counter_of(reason).add();
   if (site.unit) site.unit->note_eager(eager_reasons[static_cast<size_t>(reason)]);
   if (is_limit(reason)) site.eager_after_limit.fetch_add(1, std::memory_order_relaxed);
@@ -57,8 +57,16 @@ void note_eager_call(Site& site) {
                            eager_reasons[static_cast<size_t>(reason)]);
 }
 
+void note_eager_call(Site& site) {
+  note_eager_call(site, site.eager_because.load(std::memory_order_relaxed));
+}
+
 void run_eagerly(Site& site, const detail::Body& body) {
-  note_eager_call(site);
+  run_eagerly(site, body, site.eager_because.load(std::memory_order_relaxed));
+}
+
+void run_eagerly(Site& site, const detail::Body& body, Eager reason) {
+  note_eager_call(site, reason);
   report::TimeScope time(site.unit, report::Work::eager);
   body.run_eager(body.context);
 }
@@ -80,13 +88,19 @@ void check_flag_conflicts() {
           "errors that the other asks for; set one of them to false");
 }
 
-std::string guard_failures(const Site& site, const Leaves& leaves, const std::string& difference) {
+// Of the versions that served last, `most` at most.
+std::string guard_failures(const Site& site, const Leaves& leaves, const std::string& difference,
+                           uint32_t most = UINT32_MAX) {
   std::string out;
-  for (uint32_t i = 0; i < site.versions.size(); ++i) {
+  uint32_t n = site.versions.size();
+  for (uint32_t i = 0; i < std::min(n, most); ++i) {
     const Entry& entry = *site.versions[i];
     bool left = !difference.empty() && entry.accepts(leaves);
     out += (i ? "; " : "") + message("{}: {}", entry.id, left ? difference : entry.why_not(leaves));
   }
+  if (n > most)
+    out += message("; and {} other{} (TENON_LOGS=recompiles_verbose shows them)", n - most,
+                   n - most == 1 ? "" : "s");
   return out;
 }
 
@@ -106,19 +120,24 @@ std::string every_failure(const Site& site, const Leaves& leaves, const std::str
 struct Limit {
   std::string_view flag;
   Eager reason = Eager::none;
-  int64_t value = 0;
+  int64_t value = 0, n_compiled = 0;
   bool reached = false;
 };
 
 Limit limit_of(const Site& site) {
   const config::DynamoFlags& flags = config::flags().dynamo;
-  if (site.versions.size() >= flags.recompile_limit)
-    return {"recompile_limit", Eager::recompile_limit, flags.recompile_limit, true};
+  int64_t n = site.versions.size();
+  if (n >= flags.recompile_limit)
+    return {"recompile_limit", Eager::recompile_limit, flags.recompile_limit, n, true};
   // Segments of cut bodies count here, too.
-  bool reached =
-      std::max<int64_t>(site.attempts.load(), site.compiles) >= flags.accumulated_recompile_limit;
-  return {"accumulated_recompile_limit", Eager::accumulated_recompile_limit,
-          flags.accumulated_recompile_limit, reached};
+  n = std::max<int64_t>(site.attempts.load(), site.compiles);
+  int64_t limit = flags.accumulated_recompile_limit;
+  return {"accumulated_recompile_limit", Eager::accumulated_recompile_limit, limit, n, n >= limit};
+}
+
+bool fails_on_recompile() {
+  return config::flags().dynamo.error_on_recompile ||
+         compiler::get_stance() == compiler::Stance::fail_on_recompile;
 }
 
 // Finds out why no version serves the call, and tells it as flags ask.
@@ -137,26 +156,38 @@ std::string note_recompile(Site& site, const Leaves& leaves, const std::string& 
     if (report::artifact_enabled("recompiles_verbose"))
       report::log_artifact("recompiles_verbose", every_failure(site, leaves, difference));
   }
-  bool is_error = config::flags().dynamo.error_on_recompile ||
-                  compiler::get_stance() == compiler::Stance::fail_on_recompile;
-  require(!is_error, ErrorCode::recompile, "a recompile is needed: {}",
+  require(!fails_on_recompile(), ErrorCode::recompile, "a recompile is needed: {}",
           report_reasons ? reason : "dynamo.report_guard_failures is off");
   return reason;
 }
 
+// What was reached and why, with a next step that helps against that reason.
+std::string limit_text(const Site& site, const Limit& limit, const Leaves& leaves,
+                       const std::string& difference) {
+  if (limit.value == 0)
+    return message("callable {} is not compiled, since the limit dynamo.{} is 0; raise the limit",
+                   display_name(site), limit.flag);
+  bool has_reason = site.versions.size() > 0 && config::flags().dynamo.report_guard_failures;
+  std::string reason = has_reason ? guard_failures(site, leaves, difference, 2) : "";
+  bool is_size = reason.find(": size at dimension") != std::string::npos;
+  return message(
+      "callable {} was compiled {} times, the limit dynamo.{} is {}{}{}; {}raise the limit",
+      display_name(site), limit.n_compiled, limit.flag, limit.value,
+      has_reason ? "; last reason: " : "", reason, is_size ? "mark sizes dynamic, or " : "");
+}
+
 // No more versions: what capture.on_limit says.
-Miss at_limit(Site& site, const Limit& limit, const std::string& reason, WaitingEvents& waiting) {
+Miss at_limit(Site& site, const Limit& limit, const std::function<std::string()>& text_of,
+              WaitingEvents& waiting) {
   Choice then = config::flags().capture.on_limit;
-  std::string text = message(
-      "callable {} was compiled {} times, the limit dynamo.{} is {}; last reason: {}; mark sizes "
-      "dynamic, or raise the limit",
-      display_name(site), site.versions.size(), limit.flag, limit.value, reason);
   bool is_first = !site.limit_reported.exchange(true);
+  bool is_error = config::flags().dynamo.fail_on_recompile_limit_hit || then == "error" ||
+                  site.options.fullgraph;
+  std::string text = is_first || is_error ? text_of() : "";
   site.eager_because = limit.reason;
   if (is_first && report::has_observers())
     waiting.events.push_back({compiler::EventKind::limit, display_name(site), text});
-  bool is_error = config::flags().dynamo.fail_on_recompile_limit_hit || then == "error";
-  require(!is_error && !site.options.fullgraph, ErrorCode::recompile_limit, "{}", text);
+  require(!is_error, ErrorCode::recompile_limit, "{}", text);
   if (is_first) report::log_line(report::LogLevel::warning, "runtime", text);
   if (then == "evict_lru" && limit.flag == "recompile_limit" && limit.value > 0) {
     site.versions.drop_last();
@@ -171,12 +202,15 @@ Miss at_limit(Site& site, const Limit& limit, const std::string& reason, Waiting
 
 namespace {
 
-// Whether nothing is compiled, whatever the limits say.
-Eager eager_anyway(const Site& site) {
-  if (site.run_only) return site.eager_because;
+Eager eager_for_now() {
   if (config::flags().dynamo.disable) return Eager::disabled;
   bool only_uses = compiler::get_stance() == compiler::Stance::eager_on_recompile;
   return only_uses ? Eager::stance : Eager::none;
+}
+
+// Whether nothing is compiled, whatever the limits say.
+Eager eager_anyway(const Site& site) {
+  return site.run_only ? site.eager_because.load() : eager_for_now();
 }
 
 void count_recompile(const Site& site, const std::string& reason, WaitingEvents& waiting) {
@@ -198,14 +232,21 @@ Miss what_to_do(Site& site, const Leaves& leaves, const std::string& difference)
   std::lock_guard lock(site.changing);
   std::string reason = note_recompile(site, leaves, difference);
   Limit limit = limit_of(site);
-  Miss then = limit.reached ? at_limit(site, limit, reason, waiting) : Miss::compile;
+  auto text_of = [&] { return limit_text(site, limit, leaves, difference); };
+  Miss then = limit.reached ? at_limit(site, limit, text_of, waiting) : Miss::compile;
   if (then == Miss::compile) count_recompile(site, reason, waiting);
   return then;
 }
 
+bool compiles_nothing_new() { return eager_for_now() != Eager::none; }
+
 bool may_compile_segment(Site& site, size_t place) {
   WaitingEvents waiting;
   std::lock_guard lock(site.changing);
+  bool is_second = site.versions.size() > 0 && site.segment_versions[place] > 0;
+  require(!is_second || !fails_on_recompile(), ErrorCode::recompile,
+          "a recompile is needed: segment {} of callable {} is another one than before", place,
+          display_name(site));
   int64_t limit = config::flags().dynamo.recompile_limit;
   Choice then = config::flags().capture.on_limit;
   bool is_error = config::flags().dynamo.fail_on_recompile_limit_hit || then == "error";

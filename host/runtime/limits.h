@@ -20,10 +20,12 @@ enum class Eager : uint8_t {
   stance,
   disabled
 };
-/// Counts a call that does, and tells who wants to know; the callable remembers why.
+/// Counts a call that does, for the reason that the callable remembers, and tells who wants to know.
 void note_eager_call(detail::Site& site);
 /// Runs the body as it is.
 void run_eagerly(detail::Site& site, const detail::Body& body);
+/// The same for a reason that is one of this call only.
+void run_eagerly(detail::Site& site, const detail::Body& body, Eager reason);
 
 /// What a call does that no version serves.
 enum class Miss : uint8_t { compile, eager, replay };
@@ -35,9 +37,12 @@ enum class Miss : uint8_t { compile, eager, replay };
 Miss what_to_do(detail::Site& site, const detail::Leaves& leaves,
                 const std::string& difference = "");
 
+/// Whether a stance or flag says for now that nothing new is compiled, segments of bodies included.
+bool compiles_nothing_new();
+
 /// Counts a version of the segment at this place of the body. False where it runs op by op instead,
 /// since dynamo.recompile_limit is reached there and capture.on_limit says so; throws where that is
-/// an error.
+/// an error, and where a second version is one.
 bool may_compile_segment(detail::Site& site, size_t place);
 
 /// Throws where more inputs share memory, of which some is written, than

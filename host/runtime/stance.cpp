@@ -68,8 +68,7 @@ bool serve_by_stance(Site& site, const detail::Leaves& leaves, const detail::Bod
                      detail::CallResult& result) {
   uint32_t word = stance_word.load(std::memory_order_relaxed);
   if (is_in(word, Stance::eager_then_compile) && is_first_call(site, leaves)) {
-    site.eager_because = Eager::stance;
-    run_eagerly(site, body);
+    run_eagerly(site, body, Eager::stance);
     return true;
   }
   std::string backend = other_backend(site, word, leaves);

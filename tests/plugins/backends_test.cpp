@@ -89,6 +89,15 @@ TEST_F(Backends, ListingLoadsNothing) {
   EXPECT_FALSE(is_mapped("/tenon_print.so"));
 }
 
+TEST_F(Backends, EachNameIsListedOnce) {
+  std::vector<std::string> names = list_backends({});
+  EXPECT_EQ(std::ranges::adjacent_find(names), names.end());
+  EXPECT_TRUE(std::ranges::is_sorted(names));
+  std::string told = message_of([] { backend_info("inductor_rum"); });
+  EXPECT_EQ(told.find("inductor_run"), std::string::npos) << told;
+  EXPECT_EQ(told.find("inductor, inductor"), std::string::npos) << told;
+}
+
 TEST_F(Backends, ThoseThatOnlyRunWhatOthersCompiledAreNotListed) {
   std::vector<std::string> names = list_backends({});
   size_t n_runtimes = 0;
@@ -207,6 +216,12 @@ TEST_F(Backends, OptionsComeFromFlagsBelowTheCall) {
   unsetenv("TENON_PRINT_FORMAT");
   unsetenv("TENON_FORCE_PRINT_FORMAT");
   config::forget();
+}
+
+TEST_F(Backends, UnknownOptionsOfABackendWithoutAnyNameNone) {
+  EXPECT_EQ(message_of([] { check_backend_options("aot_eager", "", "fast = true"); }),
+            "ConfigError: backend aot_eager has no option 'fast'; it has none; leave the option "
+            "out, or name another backend");
 }
 
 TEST_F(Backends, UnknownOptionsComeWithTheNearest) {

@@ -3,6 +3,7 @@
 
 #include "backend/abi/bridge.h"
 #include "config/flags.h"
+#include "core/dispatch.h"
 #include "core/sym/sym_eval.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/control_flow.h"
@@ -45,6 +46,14 @@ int64_t expected_size(const SymInt& size, const SymbolValues& values, int64_t fo
   return value ? value->integer() : found;
 }
 
+std::vector<int64_t> expected_sizes(const Dims& said, const SymbolValues& values,
+                                    std::span<const int64_t> found) {
+  std::vector<int64_t> expected;
+  for (size_t d = 0; d < found.size(); ++d)
+    expected.push_back(expected_size(said[d], values, found[d]));
+  return expected;
+}
+
 std::string sizes_text(std::span<const int64_t> sizes) {
   std::string out;
   for (int64_t size : sizes) out += (out.empty() ? "" : ", ") + std::to_string(size);
@@ -59,6 +68,12 @@ bool has_bodies(const Graph& graph) {
 }
 
 }  // namespace
+
+std::vector<int64_t> as_the_graph_says(const Graph& graph, const Dims& said,
+                                       std::span<const int64_t> syms,
+                                       std::span<const int64_t> found) {
+  return expected_sizes(said, values_of(graph, syms), found);
+}
 
 CallContract::CallContract(const CompileRequest& request)
     : graph_(request.graph), checking_(config::flags().plugins.check_calls) {
@@ -100,6 +115,7 @@ std::string CallContract::problem(std::span<tn_tensor* const> outputs) const {
                      dtype_text(e.dtype));
     if (t->ndim != e.rank)
       return message("{} has {} dimensions, the graph says {}", output_name(i), t->ndim, e.rank);
+    if (!thread_modes.grad_enabled) continue;  // nothing has a history then
     return message("{} has no gradient history, although it depends on inputs that need gradients",
                    output_name(i));
   }
@@ -114,9 +130,7 @@ std::string CallContract::shape_problem(std::span<tn_tensor* const> outputs,
     const tn_tensor& t = *outputs[i];
     const TensorMeta& meta = graph_->value(graph_->outputs()[i]).meta;
     std::span<const int64_t> found(t.sizes, static_cast<size_t>(t.ndim));
-    std::vector<int64_t> expected;
-    for (size_t d = 0; d < found.size(); ++d)
-      expected.push_back(expected_size(meta.sizes[d], values, found[d]));
+    std::vector<int64_t> expected = expected_sizes(meta.sizes, values, found);
     if (!std::equal(found.begin(), found.end(), expected.begin()))
       return message("{} has shape {}, the graph says {}", output_name(i), sizes_text(found),
                      sizes_text(expected));

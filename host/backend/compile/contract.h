@@ -18,18 +18,25 @@
 
 namespace tenon {
 
+/// The sizes or strides that a graph says an output has, at a call with these values of symbols; those
+/// that only data tells as they were found.
+std::vector<int64_t> as_the_graph_says(const Graph& graph, const Dims& said,
+                                       std::span<const int64_t> syms,
+                                       std::span<const int64_t> found);
+
 /// The promises of one artifact. Threads: read-only after it is made.
 class CallContract {
  public:
   explicit CallContract(const CompileRequest& request);
 
-  /// Whether the outputs are what every call checks.
+  /// Whether the outputs are what every call checks; false also where `problem` knows better.
   bool holds(std::span<tn_tensor* const> outputs) const {
     bool good = true;
     for (size_t i = 0; i < outputs.size(); ++i) good &= fits(expected_[i], outputs[i]);
     return good;
   }
-  /// What is wrong with outputs that do not hold; "" when nothing is.
+  /// What is wrong with outputs that do not hold; "" when nothing is: while gradients are off no
+  /// output has a history.
   std::string problem(std::span<tn_tensor* const> outputs) const;
   /// What is wrong with sizes and devices, given the values of the symbols; "" when nothing is.
   std::string shape_problem(std::span<tn_tensor* const> outputs,

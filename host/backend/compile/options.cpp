@@ -80,8 +80,10 @@ OptionValue value_of(const config::TomlNode& node, const std::string& key) {
 void set(tn_options& out, const Known& known, const std::string& key, const OptionValue& value) {
   const BackendManifest& manifest = known.manifest();
   const BackendOption* option = known.find_option(key);
-  require(option, ErrorCode::config, "backend {} has no option '{}'; the nearest are {}",
-          manifest.name, key, nearest_names(key, known.option_names()));
+  std::vector<std::string> names = option ? std::vector<std::string>() : known.option_names();
+  require(option, ErrorCode::config, "backend {} has no option '{}'; {}", manifest.name, key,
+          names.empty() ? "it has none; leave the option out, or name another backend"
+                        : "the nearest are " + nearest_names(key, names));
   std::string problem = option_problem(*option, value);
   require(problem.empty(), ErrorCode::config, "option {}.{}: {}", manifest.name, key, problem);
   if (manifest.find_option(key)) out.values[key] = value;

@@ -20,13 +20,18 @@
 #include <tenon/disable.h>
 #include <tenon/state.h>
 
+#include <algorithm>
+#include <cmath>
+#include <complex>
 #include <concepts>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <source_location>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tenon {
@@ -206,7 +211,7 @@ TENON_API bool is_deterministic();
 /// Forgets all compiled code and counters of the process, those of compiled backward passes among
 /// them. Throws UserError inside of such a pass.
 TENON_API void reset();
-/// Names of the backends, without those tagged so.
+/// Names of the backends, each once, without those tagged so.
 TENON_API std::vector<std::string> list_backends(const std::vector<std::string>& exclude_tags = {
                                                      "debug", "experimental"});
 /// Looks at the plugin folders again; list_backends does so by itself.
@@ -286,18 +291,39 @@ TENON_API void graph_break(std::string_view reason = "",
 namespace detail {
 /// Keeps a guard of the program with what the thread records: `holds` tells later whether it does.
 TENON_API void add_guard(std::function<bool()> holds, std::source_location where);
+
+/// Whether a guarded value is as it was. NaN is as NaN: code for it would else never serve again.
+template <class T>
+bool is_as_it_was(const T& now, const T& then) {
+  if constexpr (std::numeric_limits<T>::has_quiet_NaN)
+    return now == then ||
+           (std::isnan(static_cast<double>(now)) && std::isnan(static_cast<double>(then)));
+  else if constexpr (is_list<T> || is_instance<T, std::map>)
+    return std::equal(now.begin(), now.end(), then.begin(), then.end(),
+                      is_as_it_was<typename T::value_type>);
+  else if constexpr (is_instance<T, std::pair>)
+    return is_as_it_was(now.first, then.first) && is_as_it_was(now.second, then.second);
+  else if constexpr (is_instance<T, std::complex>)
+    return is_as_it_was(now.real(), then.real()) && is_as_it_was(now.imag(), then.imag());
+  else if constexpr (is_instance<T, std::optional>)
+    return now && then ? is_as_it_was(*now, *then) : now == then;
+  else
+    return static_cast<bool>(now == then);
+}
 }  // namespace detail
 
-/// Gives `value()`. What is compiled meanwhile serves only calls for which `value()` is equal again:
-/// for what the body of a callable that is stated pure reads besides its arguments. A callable whose
-/// body runs on every call needs none. `value` is kept with the compiled code and called, from any
-/// thread, before that code runs; what it refers to must live as long as the callable. What it throws
-/// then, the call throws.
+/// Gives `value()`. What is compiled meanwhile serves only calls for which `value()` is equal again
+/// (NaN to NaN, also in containers): for what the body of a callable that is stated pure reads besides
+/// its arguments. A callable whose body runs on every call needs none. `value` is kept with the
+/// compiled code and called, from any thread, before that code runs; what it refers to must live as
+/// long as the callable. What it throws then, the call throws.
 template <class F>
 requires std::invocable<const F&>
 auto guard(F value, std::source_location where = std::source_location::current()) {
   auto now = value();
-  if (detail::is_recording()) detail::add_guard([value, now] { return value() == now; }, where);
+  using T = decltype(now);
+  if (detail::is_recording())
+    detail::add_guard([value, now] { return detail::is_as_it_was<T>(value(), now); }, where);
   return now;
 }
 

@@ -247,6 +247,39 @@ TEST(Callables, ABackendOfTheProgramServesNumbersThatChange) {
   EXPECT_LT(by_argument.stats().compiles, 4);
 }
 
+TEST(Callables, ABackendOfTheProgramGivesWhatTheGraphSays) {
+  std::function<Tensor(const Tensor&)> change;
+  compiler::register_backend("changing", [&](const compiler::Graph& graph, auto) {
+    return [graph, &change](const std::vector<Tensor>& in) {
+      std::vector<Tensor> results = graph.run(in);
+      for (Tensor& t : results) t = change(t);
+      return results;
+    };
+  });
+  auto told = [&](const std::function<Tensor(const Tensor&)>& how, bool dynamic) {
+    change = how;
+    auto f = compile(twice, {.backend = "changing", .dynamic = dynamic});
+    return message_of([&] {
+      f(ones({2, 3}));
+      f(ones({4, 3}));
+    });
+  };
+  for (bool dynamic : {false, true}) {
+    EXPECT_EQ(told([](const Tensor& t) { return t; }, dynamic), "no error");
+    EXPECT_THAT(told(
+                    [](const Tensor& t) {
+                      return cat({t, t});
+                    },
+                    dynamic),
+                HasSubstr("backend 'changing': output 0 of its code has sizes [4, 3], the graph "
+                          "says [2, 3]; give what Graph::run() gives"));
+    EXPECT_THAT(told([](const Tensor& t) { return t.t().contiguous().t(); }, dynamic),
+                HasSubstr("has strides [1, 2], the graph says [3, 1]; give what"));
+    EXPECT_THAT(told([](const Tensor& t) { return t.to(Dtype::f64); }, dynamic),
+                HasSubstr("backend 'changing': output 0 of its code is f64[2, 3]; expected f32"));
+  }
+}
+
 TEST(Callables, StancesSayWhatCallsDo) {
   auto f = compile([](const Tensor& x) { return x * 2.0; }, eager);
   {

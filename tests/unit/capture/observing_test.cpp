@@ -24,9 +24,11 @@ using compiler::Event;
 using compiler::EventKind;
 using testing::Contains;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Key;
+using testing::Not;
 
 int64_t count(const std::string& name) {
   auto all = counters();
@@ -100,6 +102,46 @@ TEST_P(Observing, EventsComeInOrderUntilTheListenerGoes) {
   f(ones({6}));
   EXPECT_EQ(told.size(), 4u);
   EXPECT_EQ(f.stats().eager_calls_after_limit, 3);
+}
+
+// What the limit of a callable says when these calls have reached it.
+template <class F, class Calls>
+std::string text_at_limit(F body, Options options, Calls calls) {
+  std::string text;
+  auto watch = compiler::on_event([&](const Event& e) {
+    if (e.kind == EventKind::limit) text = e.text;
+  });
+  auto f = compile(body, std::move(options));
+  calls(f);
+  return text;
+}
+
+TEST_P(Observing, ALimitOfNoneHasNoReason) {
+  EXPECT_EQ(text_at_limit(twice, with({.recompile_limit = 0, .name = "none"}),
+                          [](auto& f) { f(ones({2})); }),
+            "callable none is not compiled, since the limit dynamo.recompile_limit is 0; raise the "
+            "limit");
+}
+
+TEST_P(Observing, ALimitTellsTheLatestReasonsAndWhatHelps) {
+  auto sizes = [](auto& f) {
+    for (int64_t n = 2; n < 8; ++n) f(ones({n}));
+  };
+  std::string text = text_at_limit(twice, with({.dynamic = false, .recompile_limit = 5}), sizes);
+  EXPECT_THAT(text, HasSubstr("expected 6, found 7"));
+  EXPECT_THAT(text, HasSubstr("expected 5, found 7"));
+  EXPECT_THAT(text, Not(HasSubstr("expected 4, found 7")));
+  EXPECT_THAT(text, EndsWith("; and 3 others (TENON_LOGS=recompiles_verbose shows them); mark "
+                             "sizes dynamic, or raise the limit"));
+  int mode = 0;
+  auto guarded = [&](const Tensor& x) {
+    tenon::guard([&] { return mode; });
+    return x * 2.0;
+  };
+  text = text_at_limit(guarded, with({.recompile_limit = 2, .pure = true}), [&](auto& f) {
+    for (mode = 0; mode < 3; ++mode) f(ones({2}));
+  });
+  EXPECT_THAT(text, EndsWith("gives another value; raise the limit"));
 }
 
 TEST_P(Observing, BreaksAreToldWithFileAndLine) {
@@ -176,6 +218,15 @@ TEST_P(Observing, EagerCallsAreCountedByReason) {
   compiler::StanceScope stance(compiler::Stance::eager_on_recompile);
   f(ones({3}));
   EXPECT_EQ(count("eager_fallback[stance]"), 1);
+  compiler::set_stance(compiler::Stance::force_eager);
+  f(ones({2}));
+  EXPECT_EQ(count("eager_fallback[stance]"), 2);
+  compiler::set_stance(compiler::Stance::standard);
+  auto patch = config::patch({{"dynamo.disable", true}});
+  f(ones({2}));
+  EXPECT_EQ(count("eager_fallback[disabled]"), 1);
+  EXPECT_EQ(f.stats().calls, 4);
+  EXPECT_EQ(f.stats().eager_calls, 3);
   EXPECT_EQ(f.stats().eager_calls_after_limit, 0);
 }
 

@@ -8,7 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace tenon {
@@ -92,7 +95,52 @@ TEST_P(Stances, OptionsLeaveTheStanceAsItIs) {
   auto f = compile(twice, with());
   StanceScope stance(Stance::force_eager, {.skip_guard_eval_unsafe = true});
   f(ones({2}));
-  EXPECT_EQ(f.stats().calls, 0);
+  EXPECT_EQ(f.stats().compiles, 0);
+  EXPECT_EQ(f.stats().eager_calls, 1);
+}
+
+TEST_P(Stances, CallsThatRunAsTheyAreAreCounted) {
+  auto f = compile(twice, with());
+  f(ones({2}));
+  for (int i = 0; i < 2; ++i) {
+    StanceScope stance(Stance::force_eager);
+    f(ones({2}));
+  }
+  EXPECT_EQ(f.stats().calls, 3);
+  EXPECT_EQ(f.stats().eager_calls, 2);
+  EXPECT_EQ(f.stats().eager_calls_after_limit, 0);
+}
+
+TEST_P(Stances, CallsOfABodyThatIsRecordedAreNone) {
+  auto inner = compile(twice, with());
+  auto outer = compile([&](const Tensor& x) { return inner(x) + 1.0; }, with());
+  for (int i = 0; i < 3; ++i) outer(ones({2}));
+  EXPECT_EQ(inner.stats().calls, 0);
+  EXPECT_EQ(inner.stats().eager_calls, 0);
+}
+
+Tensor by_sign(const Tensor& x) { return x.sum().item<float>() > 0 ? x * 2.0 : x.exp() + 1.0; }
+
+TEST_P(Stances, NothingNewIsCompiledBehindABreak) {
+  auto f = compile(by_sign, with());
+  f(ones({2}));
+  EXPECT_EQ(f.stats().compiles, 2);
+  for (int i = 0; i < 2; ++i) {
+    StanceScope stance(Stance::eager_on_recompile);
+    EXPECT_EQ(values(f(zeros({2}))), (std::vector<float>{2, 2}));
+  }
+  EXPECT_EQ(f.stats().compiles, 2);
+  EXPECT_EQ(f.stats().eager_calls, 2);
+  for (int i = 0; i < 2; ++i) f(zeros({2}));  // what ran op by op is compiled after all
+  EXPECT_EQ(f.stats().compiles, 3);
+}
+
+TEST_P(Stances, ASecondVersionBehindABreakIsAnError) {
+  auto f = compile(by_sign, with());
+  StanceScope stance(Stance::fail_on_recompile);
+  EXPECT_EQ(values(f(ones({2}))), (std::vector<float>{2, 2}));  // the first version of all
+  EXPECT_THAT(message_of([&] { f(zeros({2})); }), HasSubstr("a recompile is needed"));
+  EXPECT_EQ(f.stats().compiles, 2);
 }
 
 TEST_P(Stances, MoreVersionsAreToldApartByTheirGuards) {
@@ -200,6 +248,31 @@ TEST_P(Stances, AGuardThatChangesNothingAddsOneVersion) {
   }
   EXPECT_EQ(f.stats().compiles, 2);
   EXPECT_EQ(f.stats().hits, 4);
+}
+
+TEST_P(Stances, AGuardTakesNaNForNaN) {
+  double rate = NAN;
+  std::vector<float> rates{1, NAN};
+  std::pair<int, std::optional<float>> choice{1, NAN};
+  auto f = compile(
+      [&](const Tensor& x) {
+        tenon::guard([&]() -> const std::vector<float>& { return rates; });
+        tenon::guard([&] { return choice; });
+        return x * tenon::guard([&] { return rate; });
+      },
+      with({.dynamic = false, .pure = true}));
+  auto compiles_after = [&](int64_t n_calls) {
+    for (int64_t i = 0; i < n_calls; ++i) f(ones({1}));
+    return f.stats().compiles;
+  };
+  EXPECT_EQ(compiles_after(9), 1);
+  rates[0] = 2;
+  EXPECT_EQ(compiles_after(3), 2);
+  choice.second.reset();
+  EXPECT_EQ(compiles_after(3), 3);
+  rate = 1;
+  EXPECT_EQ(compiles_after(3), 4);
+  EXPECT_EQ(f.stats().eager_calls, 0);
 }
 
 TEST_P(Stances, ABodyThatRunsNeedsNoGuard) {

@@ -170,6 +170,18 @@ TEST_F(Observable, VerifyCorrectnessLooksAtWrittenInputsAndLeavesThemAlone) {
   EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{1, 1}));
 }
 
+TEST_F(Observable, VerifyCorrectnessTakesResultsThatNeedGradients) {
+  auto scope = config::patch({{"dynamo.verify_correctness", true}});
+  for (const char* backend : {"eager", "aot_eager"}) {
+    Tensor w = ones({2}).requires_grad_();
+    auto f = compile([&](const Tensor& x) { return x * w; }, {.backend = backend});
+    f(full({2}, 3.0)).sum().backward();
+    EXPECT_EQ(w.grad().to_vector<float>(), (std::vector<float>{3, 3})) << backend;
+    auto g = compile([](Tensor x) { return x.view({2}).mul_(2) * 2; }, {.backend = backend});
+    EXPECT_EQ(g(w * 1).to_vector<float>(), (std::vector<float>{4, 4})) << backend;
+  }
+}
+
 TEST_F(Observable, SuppressErrorsRunsTheBodyAndWarnsOnce) {
   auto scope = config::patch({{"dynamo.suppress_errors", true}});
   report::LogCapture lines;
@@ -195,6 +207,7 @@ TEST_F(Observable, DisableCallsTheFunction) {
     EXPECT_EQ(f(ones({2})).to_vector<float>(), (std::vector<float>{3, 3}));
     EXPECT_EQ(graphs().size(), 0u);
     EXPECT_EQ(f.stats().compiles, 0);
+    EXPECT_EQ(f.stats().eager_calls, 1);
   }
   f(ones({2}));
   EXPECT_EQ(graphs().size(), 1u);
