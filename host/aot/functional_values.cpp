@@ -237,6 +237,7 @@ void FunctionalValues::write(ValueId id, Tensor content) {
             "a value that needs a gradient is written through detach(), which gives one memory two "
             "histories");
     base.current = with_history_of(base.current, whole);
+    if (base.current.requires_grad()) with_older_history_.push_back(base.current);
     return;  // the alias is made anew, with its part of that history
   }
   base.written_with_grad = true;

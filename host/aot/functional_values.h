@@ -83,6 +83,8 @@ class FunctionalValues {
   Tensor& current(ValueId id);
   /// `content` becomes what `id` shows, and with it what all views of its memory show.
   void write(ValueId id, Tensor content);
+  /// Contents of writes that gradients do not see, where the memory had a history.
+  const std::vector<Tensor>& with_older_history() const { return with_older_history_; }
   /// The arguments of a node as they are now; good until the next call.
   std::vector<Value> arguments(const Node& node);
 
@@ -104,6 +106,7 @@ class FunctionalValues {
   std::deque<Base> bases_;
   std::vector<std::optional<Alias>> aliases_;      // by value of the original graph
   std::vector<Number> numbers_;                    // likewise
+  std::vector<Tensor> with_older_history_;         // see above
   ArgumentLists lists_;                            // of arguments()
   std::deque<std::vector<Value>> kept_arguments_;  // of views, as they were made
   std::deque<Tensor> kept_tensors_;                // likewise

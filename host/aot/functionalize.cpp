@@ -152,7 +152,13 @@ void Functionalizer::lower_node(const Node& node) {
 }
 
 std::shared_ptr<Graph> Functionalizer::finish() {
+  std::vector<ValueId> with_older_history;
+  for (const Tensor& t : values_.with_older_history())
+    with_older_history.push_back(recorder_.value_of(t));
   std::shared_ptr<Graph> graph = recorder_.finish(results_);
+  for (ValueId v : with_older_history)
+    if (const GraphValue& value = graph->value(v); value.source == ValueSource::node)
+      graph->node(value.source_index).facts[older_history] = "yes";
   for (const SymbolBinding& b : graph_.symbols) {
     const GraphValue& v = graph_.value(b.value);
     if (v.source != ValueSource::input) continue;

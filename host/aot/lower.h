@@ -18,6 +18,10 @@
 
 namespace tenon {
 
+/// A fact of nodes of training graphs: to the tape, the result has the history of what it
+/// overwrites, not that of what it is computed from.
+constexpr const char* older_history = "older_history";
+
 struct LowerOptions {
   /// Ops that are recorded as their decomposition; unset: only those that have no other meaning.
   std::function<bool(const OpEntry&)> decomposes;

@@ -9,7 +9,7 @@
 // Method: the forward half runs below the tape; results get the node as their history, and the
 // wrapper of lower.h makes views and writes inputs back on the tape. The backward half is compiled
 // at the first backward pass, under the flags of the first compile. Where the gradients themselves
-// are to be differentiated, the forward graph runs once more on the tape, node by node, and is
+// are to be differentiated, the forward graph runs once more on the tape (second_forward.h), and is
 // differentiated there. Source: the autograd function of PyTorch's AOT autograd.
 // Cost: below 1 us a call besides the halves.
 #include "aot/training.h"
@@ -17,6 +17,7 @@
 #include "aot/backward_code.h"
 #include "aot/eager_training.h"
 #include "aot/joined_statistics.h"
+#include "aot/second_forward.h"
 #include "autograd/collector.h"
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
@@ -48,11 +49,6 @@ namespace {
 
 using Saved = TrainingHalves::Saved;
 
-bool draws_random(const Graph& graph) {
-  return std::ranges::any_of(
-      graph.nodes(), [](const Node& n) { return (entry_of(n.op).tags & TN_TAG_RANDOM) != 0; });
-}
-
 /// A symbol of a half: its position among the symbols of the call, or the forward's output that
 /// tells it.
 struct SymbolWord {
@@ -76,6 +72,7 @@ struct TrainingPlan {
         derivative(*lowered.derivative),
         is_random(draws_random(*halves.forward.graph)),
         can_be_inlined(can_record(*halves.backward.graph)),
+        second(joint, derivative),
         backward(halves.backward, static_cast<uint32_t>(halves.saved.size()), std::move(c)) {
     for (const Lowered::WriteBack& w : lowered.write_backs) written.push_back(w.input);
     for (uint32_t i = 0; i < derivative.n_primals; ++i)
@@ -101,21 +98,6 @@ struct TrainingPlan {
     return {outer, no_value, whole.symbol->kind};
   }
 
-  // The forward alone, as it was before it was cut: for gradients of gradients.
-  const Interpreter& replay() {
-    replay_once.run([this] {
-      std::vector<NodeId> nodes;
-      for (NodeId n = 0; n < joint->nodes().size(); ++n)
-        if (!joint->node(n).is_backward) nodes.push_back(n);
-      auto inputs = joint->inputs().first(derivative.n_primals);
-      auto outputs = joint->outputs().first(derivative.n_results);
-      Extracted whole = Extractor(*joint).cut(nodes, inputs, outputs);
-      replay_symbols = whole.outer_symbols;
-      replayed.emplace(whole.graph);
-    });
-    return *replayed;
-  }
-
   TrainingHalves halves;
   std::shared_ptr<Artifact> forward;
   std::shared_ptr<const Graph> joint;
@@ -126,11 +108,8 @@ struct TrainingPlan {
   bool is_random;
   bool can_be_inlined;  // the backward, into the code of a whole pass
   uint64_t serial = next_serial();
+  SecondForward second;
   BackwardCode backward;
-
-  Once replay_once;
-  std::optional<Interpreter> replayed;
-  std::vector<uint32_t> replay_symbols;
 };
 
 thread_local bool runs_piece_of_body = false;
@@ -150,8 +129,8 @@ class CompiledNode final : public autograd::Node {
       Tensor t = share(inputs[primal]);
       next.push_back(autograd::edge_of(t));
     }
-    for (uint32_t i = 0; i < plan_->derivative.n_primals; ++i)
-      primals_.push_back(inputs[i] ? kept_primal(i, share(inputs[i])) : autograd::SavedTensor());
+    WrittenStorages written(plan_->written, inputs);
+    before_.keep(plan_->second, inputs.first(plan_->derivative.n_primals), written);
     words_.assign(syms.begin(), syms.end());
     if (plan_->is_random) random_ = current_rng_state();
   }
@@ -166,6 +145,7 @@ class CompiledNode final : public autograd::Node {
       autograd::set_history(outputs[tangents[k]], shared_from_this(), k);
     if (runs_piece_of_body && tangents.size() > 1) without_gradient_.assign(tangents.size(), true);
     BelowAutograd below;
+    WrittenStorages written(plan_->written, inputs);
     for (const Saved& s : plan_->halves.saved) {
       bool is_primal = s.kind == Saved::Kind::primal;
       Tensor t = is_primal ? share(inputs[s.index]) : outputs[s.index];
@@ -174,12 +154,14 @@ class CompiledNode final : public autograd::Node {
       auto same = std::ranges::find_if(
           tangents, [&](uint32_t r) { return !is_primal && same_head(outputs[r], t); });
       uint32_t result = same == tangents.end() ? s.index : *same;
-      if (will_be_written(t, inputs))
-        saved_.emplace_back(t.clone(), false);
+      // The wrapper writes these inputs after the run; the backward wants them as they were.
+      if (written.holds(t))
+        saved_.emplace_back(copy_of(s, t), false);
       else
         saved_.emplace_back(t, !is_primal && result < plan_->derivative.n_results,
                             is_primal ? 0 : input_of[result]);
     }
+    before_.forget_copies();
     for (const SymbolWord& w : plan_->backward_words)
       backward_words_.push_back(w.of_call != no_value
                                     ? (w.of_call < words_.size() ? words_[w.of_call] : 0)
@@ -189,7 +171,7 @@ class CompiledNode final : public autograd::Node {
   void release() override {
     if (waits_for_gradients()) return;
     for (autograd::SavedTensor& t : saved_) t.release();
-    for (autograd::SavedTensor& t : primals_) t.release();
+    before_.release();
     released_ = true;
   }
 
@@ -230,16 +212,9 @@ class CompiledNode final : public autograd::Node {
     return std::ranges::find(without_gradient_, true) != without_gradient_.end();
   }
 
-  // An input that is written gets a history that leads here, and would keep this node alive.
-  autograd::SavedTensor kept_primal(uint32_t primal, const Tensor& t) const {
-    bool is_written = std::ranges::find(plan_->written, primal) != plan_->written.end();
-    return {is_written ? autograd::bare_alias(t) : t, false};
-  }
-
-  // The wrapper writes these inputs after the run; the backward wants them as they were.
-  bool will_be_written(const Tensor& t, std::span<detail::TensorHead*> inputs) const {
-    return std::ranges::any_of(
-        plan_->written, [&](uint32_t primal) { return shares_storage(t, share(inputs[primal])); });
+  Tensor copy_of(const Saved& s, const Tensor& t) const {
+    Tensor made = s.kind == Saved::Kind::primal ? before_.copy_of(s.index) : Tensor();
+    return made.defined() ? made : t.clone();
   }
 
   Tensor zeros_like_result(size_t tangent) const {
@@ -365,29 +340,19 @@ class CompiledNode final : public autograd::Node {
   // input may be computed from another one, and the pass ends at both.
   std::vector<Tensor> differentiate_again(std::vector<Tensor> grads) {
     report::counter("aot.double_backward_calls").add();
-    const Interpreter& forward = plan_->replay();
-    std::vector<Tensor> primals, results(plan_->derivative.n_results);
-    std::vector<detail::TensorHead*> heads;
-    for (const autograd::SavedTensor& t : primals_) {
-      Tensor primal = t.unpack(shared_from_this(), "an input");
-      bool is_on_tape = primal.defined() && primal.requires_grad();
-      primals.push_back(is_on_tape ? alias(primal) : std::move(primal));
-    }
-    for (const Tensor& t : primals) heads.push_back(t.head());
-    heads.resize(forward.graph().inputs().size());
-    std::vector<int64_t> words;
-    for (uint32_t outer : plan_->replay_symbols)
-      words.push_back(outer < words_.size() ? words_[outer] : 0);
+    std::vector<Tensor> primals = before_.unpack(shared_from_this(), plan_->derivative);
+    for (Tensor& primal : primals)
+      if (primal.defined() && primal.requires_grad()) primal = alias(primal);
     RngState now = plan_->is_random ? current_rng_state() : RngState();
     if (plan_->is_random) restore_rng_state(random_);
-    forward.run(heads, words, results);
+    std::vector<Tensor> results = plan_->second.run(primals, words_);
     if (plan_->is_random) restore_rng_state(now);
 
     std::vector<autograd::Edge> roots, wanted;
     std::vector<Tensor> sent;
     for (size_t k = 0; k < grads.size(); ++k) {
-      const Tensor& result = results[plan_->derivative.tangents[k]];
-      if (!grads[k].defined() || !result.requires_grad()) continue;
+      const Tensor& result = results[k];
+      if (!grads[k].defined() || !result.defined() || !result.requires_grad()) continue;
       roots.push_back(autograd::edge_of(result));
       sent.push_back(grads[k]);
     }
@@ -398,7 +363,8 @@ class CompiledNode final : public autograd::Node {
   }
 
   std::shared_ptr<TrainingPlan> plan_;
-  std::vector<autograd::SavedTensor> saved_, primals_;
+  std::vector<autograd::SavedTensor> saved_;
+  InputsBefore before_;
   std::vector<int64_t> words_, backward_words_;
   RngState random_;
   std::vector<bool> without_gradient_;  // of a piece of a body: by result

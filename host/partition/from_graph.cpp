@@ -41,6 +41,7 @@ class Viewer {
   JointView run() {
     out_.graph.name = graph_.name;
     read_ = read_values();
+    binds_symbol_ = nodes_that_bind();
     for (uint32_t i = 0; i < graph_.inputs().size(); ++i) add_input(i);
     for (NodeId n = 0; n < graph_.nodes().size(); ++n) add_node(n);
     add_outputs();
@@ -55,6 +56,14 @@ class Viewer {
     for (ValueId v : graph_.outputs())
       if (v != no_value) read[v] = true;
     return read;
+  }
+
+  std::vector<bool> nodes_that_bind() const {
+    std::vector<bool> binds(graph_.nodes().size());
+    for (const SymbolBinding& b : graph_.symbols)
+      if (b.value != no_value && graph_.value(b.value).source == ValueSource::node)
+        binds[graph_.value(b.value).source_index] = true;
+    return binds;
   }
 
   int64_t hint(SymInt size) const {
@@ -114,6 +123,7 @@ class Viewer {
     call.tag = node.is_backward ? JointNode::Tag::backward : JointNode::Tag::forward;
     call.effect = (op.tags & TN_TAG_SIDE_EFFECT) != 0 || op.mutated_args != 0;
     call.draws = (op.tags & TN_TAG_RANDOM) != 0;
+    call.binds_symbol = binds_symbol_[n];
     call.builtin = is_builtin(op.name);
     note_region(node, call);
     // Who copies a value may write what it was computed from before the backward runs.
@@ -184,7 +194,7 @@ class Viewer {
 
   const Graph& graph_;
   const Derivative& derivative_;
-  std::vector<bool> read_;
+  std::vector<bool> read_, binds_symbol_;
   JointView out_;
 };
 

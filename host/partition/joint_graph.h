@@ -46,6 +46,9 @@ struct JointNode {
   /// Runs even where nobody reads it, in the half that it was recorded in: later draws go on from
   /// where it has left the generator.
   bool draws = false;
+  /// Finds out a size or a number from the data, which a symbol stands for: each run finds out all
+  /// of its own, so that what runs again would bind the symbol twice.
+  bool binds_symbol = false;
   bool builtin = true;  ///< not an op that a user added
 };
 

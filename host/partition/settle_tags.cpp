@@ -2,7 +2,9 @@
 //
 // Calls that run once: a random op recomputed in the backward would draw other numbers than the
 // forward did, so its results are saved, also where a checkpointed region or a budget asks for
-// recomputation. The same holds for effects of the forward and for collectives.
+// recomputation. The same holds for effects of the forward, for collectives, and for calls that
+// find out sizes from the data, whatever their op: the backward names these sizes from its first
+// call on, in an order in which the call may come late.
 #include "partition/work_graph.h"
 
 #include <algorithm>
@@ -28,7 +30,7 @@ void settle_calls_that_run_once(WorkGraph& graph, const PartitionOptions& option
                       !graph.must_recompute(id);
     bool tied = node.tag == NodeTag::must_be_in_forward || node.tag == NodeTag::must_be_in_backward;
     bool seeded = graph.classes(id) & class_seeded;
-    if (!collective && !node.effect && !tied && !seeded) continue;
+    if (!collective && !node.effect && !node.binds_symbol && !tied && !seeded) continue;
     graph.set_runs_once(id);
     if (graph.of_backward(id)) continue;
     if (seeded && !graph.must_recompute(id)) continue;  // banned by a rule of its own

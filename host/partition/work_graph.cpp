@@ -100,7 +100,8 @@ void WorkGraph::merge_equal_calls() {
     bool number_of_data = is_number(id) && (classes_[id] & class_data_number);
     bool aliases_output = n.storage >= 0 ? output_storages.count(n.storage) != 0
                                          : given[id] && n.type == JointNode::Type::tensor;
-    if (is_input(id) || n.effect || (classes_[id] & class_keep) || number_of_data || aliases_output)
+    if (is_input(id) || n.effect || n.binds_symbol || (classes_[id] & class_keep) ||
+        number_of_data || aliases_output)
       continue;
     std::string key = n.target + '\n' + std::to_string(region) + '\n' + text_without_ids(n);
     if (n.tag == JointNode::Tag::must_be_in_forward) key += "\nf";

@@ -62,7 +62,8 @@ class WorkGraph {
            node(id).kind == JointNode::Kind::forward_seed;
   }
   /// A call that must not run in both halves: it draws random numbers, has effects, talks to other
-  /// processes or is tied to one half. It runs in the half that it was traced in.
+  /// processes, binds a symbol of the data or is tied to one half. It runs in the half that it was
+  /// traced in.
   bool runs_once(JointId id) const { return runs_once_[id]; }
   void set_runs_once(JointId id) { runs_once_[id] = 1; }
 

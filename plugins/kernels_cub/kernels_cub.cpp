@@ -271,6 +271,9 @@ bool masked_scatter(const kernel_call& c) {
   const tn_tensor *x = c.tensor_at(0), *mask = c.tensor_at(1), *source = c.tensor_at(2);
   std::optional<Numbers> sizes = sizes_with(x, mask);
   if (!sizes || source->device_type != TN_DEV_CUDA || source->dtype != x->dtype) return false;
+  // The op table lays results out like the first operand that is whole.
+  bool is_whole = std::ranges::equal(*sizes, std::span(x->sizes, static_cast<size_t>(x->ndim)));
+  if (!is_whole && !(mask->flags & TN_T_CONTIGUOUS)) return false;
   Work work(c, x);
   tensor values = work.contiguous(source);
   tensor chosen = work.contiguous(broadcast(mask, *sizes).get());
@@ -280,13 +283,9 @@ bool masked_scatter(const kernel_call& c) {
     throw error(
         TN_INVALID_ARGUMENT,
         text("masked_scatter: source has {} elements, the mask chooses {}", from.n, places.count));
-  // What stays, laid out as the op table has it.
-  static const uint32_t masked_fill = op("aten.masked_fill.Scalar");
-  tn_arg args[3] = {c.args[0], c.args[1], {}};
-  args[2].kind = TN_ARG_INT;
-  tn_tensor* made = nullptr;
-  run_op(masked_fill, args, c.values, std::span(&made, 1), c.stream);
-  tensor out(made), rows = work.contiguous(out.get());
+  tensor out = is_whole ? like(x, std::nullopt, c.stream) : work.on_device(*sizes, x->dtype);
+  out.copy_from(broadcast(x, *sizes).get(), c.stream);
+  tensor rows = work.contiguous(out.get());
   kernels_cub::put(from, places.positions, places.count, rows->data, work.stream());
   if (rows->data != out->data) out.copy_from(rows.get(), c.stream);
   c.give(0, std::move(out));

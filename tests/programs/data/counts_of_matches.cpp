@@ -93,5 +93,22 @@ TENON_PROGRAM(SelectionsAreWritten, 6) {
   for (int i : {5, 7, 0, 1, 20}) run.log(f(arange(20, Dtype::f32), below(i)), state);
 }
 
+// What a mask chooses is computed from, and the gradient is as large as what it has chosen.
+TENON_PROGRAM(GradientsThroughAMask, 24) {
+  auto differentiate = [&](auto reduce) {
+    auto f = run.compile([=](const Tensor& x) { return reduce(x[x > 0.5]); });
+    for (int i : {3, 6, 1, 9}) {
+      Tensor x = (arange(i, Dtype::f32) * 0.25).requires_grad_();
+      f(x).backward();
+      run.log(x.grad());
+    }
+  };
+  differentiate([](const Tensor& chosen) { return chosen.square().sum(); });
+  differentiate([](const Tensor& chosen) { return (chosen * chosen).sum(); });
+  differentiate([](const Tensor& chosen) { return chosen.exp().sum() + chosen.relu().sum(); });
+  differentiate([](const Tensor& chosen) { return chosen.softmax(0).square().sum(); });
+}
+TENON_PROGRAM_IN_ONE_GRAPH(GradientsThroughAMask, 24);
+
 }  // namespace
 }  // namespace tenon::programs

@@ -83,5 +83,89 @@ TENON_PROGRAM(GradientsThatEndInTheBody, 8) {
   }
 }
 
+// The second gradient is that of the inputs as they were.
+void log_second_gradient(Run& run, const Tensor& loss, const Tensor& w) {
+  Tensor slope = autograd::grad({loss}, {w}, {.create_graph = true})[0];
+  w.set_grad({});
+  slope.square().sum().backward();
+  run.log(slope, w.grad());
+}
+
+TENON_PROGRAM(ACounterIsWritten, 3) {
+  Tensor w = row({2, -1}).requires_grad_(), calls = zeros({});
+  auto f = run.compile([&](const Tensor& x) {
+    {
+      NoGradGuard off;
+      calls.add_(1);
+    }
+    return (x * w).square().sum();
+  });
+  for (int i = 0; i < 4; ++i) log_second_gradient(run, f(row({1, 0.5f * float(i)})), w);
+  run.log(calls);
+}
+TENON_PROGRAM_IN_ONE_GRAPH(ACounterIsWritten, 3);
+
+TENON_PROGRAM(AStateIsReadAndWritten, 3) {
+  Tensor w = row({2, -1}).requires_grad_(), state = row({1, 0.5});
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor y = (x * w + state).square().sum();
+    state.add_(x);
+    return y;
+  });
+  for (int i = 0; i < 4; ++i) log_second_gradient(run, f(row({1, 0.5f * float(i)})), w);
+  run.log(state);
+}
+TENON_PROGRAM_IN_ONE_GRAPH(AStateIsReadAndWritten, 3);
+
+TENON_PROGRAM(AnArgumentWithAHistoryIsWritten, 3) {
+  Tensor w = row({0.5, -1}).requires_grad_();
+  auto f = run.compile([](const Tensor& h, const Tensor& x) {
+    h.mul_(x);
+    h.add_(x * 2);
+    return (h * h * x).sum();
+  });
+  for (int i = 0; i < 4; ++i) {
+    Tensor h = w * w, loss = f(h, row({1, 0.5f * float(i)}));
+    log_second_gradient(run, loss + h.sum(), w);
+    run.log(h.detach());
+  }
+}
+
+TENON_PROGRAM(GradientsAreZeroedInTheBody, 6) {
+  Tensor w = row({2, -1}).requires_grad_();
+  optim::SGD opt(std::vector<Tensor>{w}, {.lr = 0.125});
+  auto f = run.compile([&](const Tensor& x) {
+    opt.zero_grad(false);
+    return (x * w).square().sum();
+  });
+  for (int i = 0; i < 4; ++i) {
+    Tensor loss = f(row({1, 0.5f * float(i)}));
+    Tensor slope = autograd::grad({loss}, {w}, {.create_graph = true})[0];
+    slope.square().sum().backward();
+    run.log(slope, w.grad());
+  }
+}
+
+// The running statistics are written once a call, and read where they are what normalises.
+TENON_PROGRAM(APenaltyOnTheSlopeOfACriticWithStatistics, 24) {
+  nn::Sequential critic{nn::Linear(2, 3), nn::BatchNorm1d(3), nn::Tanh(), nn::Linear(3, 1)};
+  set_simply(critic.parameters());
+  optim::SGD opt(critic.parameters(), {.lr = 0.125});
+  auto step = run.compile([&](const Tensor& x) {
+    opt.zero_grad();
+    Tensor in = x.detach().requires_grad_();
+    Tensor slope = autograd::grad({critic(in).sum()}, {in}, {.create_graph = true})[0];
+    Tensor loss = (slope.norm() - 1).square();
+    loss.backward();
+    opt.step();
+    return loss.detach();
+  });
+  for (int i = 0; i < 6; ++i) {
+    critic.train(i % 3 != 2);
+    run.log((step(halves({8, 2}, i)) * 256).round());
+  }
+  for (const Tensor& t : critic.buffers()) run.log((t * 256).round());
+}
+
 }  // namespace
 }  // namespace tenon::programs

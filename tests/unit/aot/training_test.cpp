@@ -121,6 +121,25 @@ TEST(Training, GradientsOfGradientsRunTheForwardAgain) {
   }
 }
 
+// The graph does not tell that the tape takes no notice of the write: a wrong result must not come.
+TEST(Training, GradientsOfGradientsThroughAHiddenWriteAreAnError) {
+  Tensor w = leaf({1, 2});
+  auto f = compile(
+      [&](const Tensor& x) {
+        {
+          NoGradGuard off;
+          w.mul_(0.5);
+        }
+        return (x * w * w).sum();
+      },
+      {.backend = "aot_eager"});
+  Tensor x = ones({2}, Dtype::f64);
+  f(x).backward();
+  EXPECT_THAT(w.grad().to_vector<double>(), ElementsAre(1, 2));
+  Tensor loss = f(x);
+  EXPECT_THROW(autograd::grad({loss}, {w}, {.create_graph = true}), UserError);
+}
+
 TEST(Training, RandomNumbersOfTheForwardAreThoseOfItsGradients) {
   auto f = compile([](const Tensor& x) { return (dropout(x, 0.5, true) * x).sum(); },
                    {.backend = "aot_eager"});

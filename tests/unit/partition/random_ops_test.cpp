@@ -122,6 +122,22 @@ TEST(Effects, OfTheForwardRunOnceAndTheirResultsAreSaved) {
   }
 }
 
+TEST(SizesOfTheData, AreFoundOutOnce) {
+  SmallGraph graph;
+  graph.primal("x").primal("mask", 64).tangent("g");
+  graph.call("index", "aten.index.Tensor", {"x", "mask"}, 1 << 20);
+  graph.call("sin", "aten.sin.default", {"index"}).call("cos", "aten.cos.default", {"index"});
+  graph.call("grad", "aten.mul.Tensor", {"g", "cos"}).outputs({"sin"}, {"grad", "-"});
+  EXPECT_THAT(graph.names(graph.cut({.memory_budget = 0}).backward), Contains("index"));
+  graph.node("index").binds_symbol = true;
+  for (bool aggressive : {false, true})
+    for (double budget : {0.0, 1.0}) {
+      Partition cut = graph.cut({.aggressive_recomputation = aggressive, .memory_budget = budget});
+      EXPECT_THAT(graph.names(cut.forward), Contains("index"));
+      EXPECT_THAT(graph.names(cut.backward), Not(Contains("index")));
+    }
+}
+
 TEST(Effects, RunEvenWhereNobodyReadsThemInTheHalfTheyWereTracedIn) {
   SmallGraph graph;
   graph.primal("x").tangent("g").call("log", "mine.log.default", {"x"});
