@@ -29,8 +29,7 @@ uint64_t next_sequence() {
 GradMeta grad_meta_of(const Tensor& t) { return {dims_of(t.sizes()), t.dtype(), t.device()}; }
 
 Node::Node() : Node(next_sequence()) {}
-Node::Node(uint64_t sequence)
-    : sequence_(sequence), is_of_body_(thread_modes.tracer != nullptr) {
+Node::Node(uint64_t sequence) : sequence_(sequence), is_of_body_(thread_modes.tracer != nullptr) {
   if (are_streams_chosen()) streams = chosen_streams();
 }
 
