@@ -7,7 +7,7 @@
 // operations of the body, which made all of the nodes and have been compared. Method: one walk from
 // the roots writes this down; where it is what it was in the recording, the unit is done: leaves get
 // their gradients, and nodes let go of what they keep. Hooks, functions of the user, streams and
-// nodes from outside of the body are left to the engine. Cost: about 60 ns a node.
+// nodes from outside of the body are left to the engine.
 #include "autograd/pass_unit.h"
 
 #include "autograd/accumulate_grad.h"

@@ -11,6 +11,7 @@
 #include "graph/meta_cache.h"
 #include "graph/symbol_use.h"
 #include "ops/decompose.h"
+#include "ops/foreign_results.h"
 #include "ops/forms/complex_forms.h"
 #include "ops/op_table.h"
 #include "report/observers.h"
@@ -288,8 +289,7 @@ struct DropOnError {
   const CallArgs& call;
   int n_exceptions = std::uncaught_exceptions();
   ~DropOnError() {
-    if (std::uncaught_exceptions() == n_exceptions) return;
-    for (uint32_t r = 0; r < call.n_results; ++r) drop(call.results[r]);
+    if (std::uncaught_exceptions() > n_exceptions) drop_results(call);
   }
 };
 

@@ -112,6 +112,22 @@ class PlacesOfNumbers {
   uint32_t n_moved_ = 0;
 };
 
+/// One operation makes these symbols, not new ones.
+struct MadeAgain {
+  ShapeEnv& env;
+  MadeAgain(ShapeEnv& e, std::vector<const Expr*> symbols) : env(e) {
+    env.make_again(std::move(symbols));
+  }
+  ~MadeAgain() { env.make_again({}); }
+};
+
+/// Numbers stay what the recording has made of them.
+struct PauseNumbers {
+  BodyNumbers& numbers;
+  explicit PauseNumbers(BodyNumbers& n) : numbers(n) { numbers.is_paused = true; }
+  ~PauseNumbers() { numbers.is_paused = false; }
+};
+
 /// The operations of a graph, once more.
 class Again {
  public:
@@ -154,7 +170,7 @@ class Again {
     bool default_grad = recorder_of_thread().grad_enabled();
     EnableGradGuard mode(grad == node.facts.end() ? default_grad : grad->second == "on");
     std::vector<const Expr*> symbols = symbols_made_by(node);
-    graph_.shape_env->make_again(symbols);
+    MadeAgain sizes(*graph_.shape_env, symbols);
     if (is_assertion(node))
       recorder_of_thread().record(made);
     else
@@ -237,9 +253,8 @@ void start_tape(Trace& trace) {
   trace.gradients_ = std::move(trace.early_gradients_);
   trace.gradients_.start_tape();
   autograd::TapeRequests requests = std::exchange(trace.requests_, {});
-  trace.numbers_.is_paused = true;
+  PauseNumbers as_recorded(trace.numbers_);
   Again(trace, *so_far, std::move(objects), requests, {trace.numbers_.given, trace.n_steps_}).run();
-  trace.numbers_.is_paused = false;
 }
 
 }  // namespace tenon
