@@ -28,9 +28,10 @@ namespace {
 /// What a pass follows from.
 class TapeFacts {
  public:
+  TapeFacts() { collector_.of_one_body = true; }
+
   /// False where that cannot be told.
   bool collect(const PassRequest& pass) {
-    collector_.of_one_body = true;
     collector_.key(uint64_t{pass.options.keep_graph});
     collector_.key(pass.roots.size());
     for (size_t i = 0; i < pass.roots.size(); ++i) {
@@ -43,6 +44,13 @@ class TapeFacts {
     collector_.words.insert(collector_.words.end(), collector_.numbers.begin(),
                             collector_.numbers.end());
     return !collector_.refusal;
+  }
+  /// Begins anew, with the memory that it has.
+  void clear() {
+    collector_.clear(false);
+    numbers_.clear();
+    nodes_.clear();
+    leaves_.clear();
   }
   std::span<const uint64_t> words() const { return collector_.words; }
   const std::vector<Tensor>& tensors() const { return collector_.tensors; }
@@ -123,28 +131,50 @@ class TapeFacts {
   std::vector<Leaf> leaves_;
 };
 
+/// Facts of one pass; the thread's next one gets their memory.
+class LentFacts {
+ public:
+  LentFacts() : facts_(spare ? std::move(spare) : std::make_unique<TapeFacts>()) {}
+  ~LentFacts() {
+    facts_->clear();
+    spare = std::move(facts_);
+  }
+  LentFacts(const LentFacts&) = delete;
+  TapeFacts* operator->() const { return facts_.get(); }
+
+ private:
+  static thread_local std::unique_ptr<TapeFacts> spare;  // a pass may begin within another one
+  std::unique_ptr<TapeFacts> facts_;
+};
+
+thread_local std::unique_ptr<TapeFacts> LentFacts::spare;
+
 }  // namespace
 
 void run_as_unit(const PassRequest& pass, FunctionRef<std::span<const Node* const>()> run) {
   static const uint64_t number = new_op_unit_number();
-  TapeFacts facts;
-  if (anomaly_mode().enabled || !OpUnit::is_of_use() || !facts.collect(pass)) {
+  if (anomaly_mode().enabled || !OpUnit::is_of_use()) {
+    run();
+    return;
+  }
+  LentFacts facts;
+  if (!facts->collect(pass)) {
     run();
     return;
   }
   std::vector<const Tensor*> tensors;
-  for (const Tensor& t : facts.tensors()) tensors.push_back(&t);
-  OpUnit unit(number, tensors, facts.words());
+  for (const Tensor& t : facts->tensors()) tensors.push_back(&t);
+  OpUnit unit(number, tensors, facts->words());
   if (unit.is_done()) {
-    facts.leave_gradients(unit.notes, unit.results);
-    if (!pass.options.keep_graph) facts.release_nodes();
+    facts->leave_gradients(unit.notes, unit.results);
+    if (!pass.options.keep_graph) facts->release_nodes();
     return;
   }
   std::span<const Node* const> leaves = run();
   if (leaves.empty()) unit.forget();
   for (const Node* node : leaves) {
-    unit.notes.push_back(facts.number_of_leaf(node));
-    unit.results.push_back(facts.first_gradient(unit.notes.back()));
+    unit.notes.push_back(facts->number_of_leaf(node));
+    unit.results.push_back(facts->first_gradient(unit.notes.back()));
   }
 }
 

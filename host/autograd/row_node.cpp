@@ -31,14 +31,6 @@ Tensor zeros_for(const GradMeta& meta) {
 
 }  // namespace
 
-bool RowNode::wants_argument(uint8_t arg) const {
-  for (const Slots& s : slots_)
-    if (s.arg == arg)
-      for (uint32_t i = 0; i < s.count; ++i)
-        if (next[s.first + i]) return true;
-  return false;
-}
-
 bool RowNode::wants(const VjpPlanRule& rule) const {
   return std::ranges::any_of(rule.wrt, [&](uint8_t arg) { return wants_argument(arg); });
 }
@@ -48,14 +40,17 @@ void RowNode::connect(const CallArgs& call) {
     bool written_self = arg == 0 && (call.op->mutated_args & 1);  // always edge 0: see view.h
     if (!(plan_.differentiable >> arg & 1) && !written_self) continue;
     const Value& value = call.args[arg];
-    auto first = static_cast<uint32_t>(next.size());
+    size_t first = next.size();
     if (value.tag == Tag::tensors)
       for (const Tensor& t : TensorList(value.as<Tensor>(), value.count))
         next.push_back(edge_of(t));
     else
       next.push_back(value.tag == Tag::tensor ? edge_of(*value.as<Tensor>()) : Edge{});
-    slots_.push_back(
-        {static_cast<uint8_t>(arg), first, static_cast<uint32_t>(next.size()) - first});
+    std::span<const Edge> own(next.begin() + first, next.end());
+    if (std::ranges::any_of(own, [](const Edge& edge) { return bool(edge); }))
+      wanted_ |= uint64_t{1} << arg;
+    slots_.push_back({static_cast<uint8_t>(arg), static_cast<uint32_t>(first),
+                      static_cast<uint32_t>(own.size())});
   }
 }
 

@@ -28,7 +28,7 @@ class RowNode final : public Node {
 
  private:
   bool wants(const VjpPlanRule& rule) const;
-  bool wants_argument(uint8_t arg) const;
+  bool wants_argument(uint8_t arg) const { return wanted_ >> arg & 1; }
   bool keeps(const VjpUse& use) const;
   bool may_differ(const VjpUse& use) const;
   void save_result(const VjpUse& use, const Tensor& result);
@@ -47,6 +47,7 @@ class RowNode final : public Node {
   const VjpPlan& plan_;
   InlineVector<Slots, 4> slots_;  ///< which edges belong to which argument
   InlineVector<std::pair<VjpUse, SavedValue>, 2> saved_;
+  uint64_t wanted_ = 0;  ///< arguments that gradients go to
   bool released_ = false;
 };
 

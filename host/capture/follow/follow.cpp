@@ -134,13 +134,18 @@ bool Follower::changes_path(FunctionRef<bool()> fits) {
     asked_for_others_ = true;
     others_ = helpers_.others();
   }
-  for (size_t i = 0; i <= others_.size(); ++i) {
-    const PathVersion& other = i < others_.size() ? others_[i] : first_;
-    if (&other == &walk_.at().version() || !walk_.may_change_to(other)) continue;
+  const Path& left = walk_.path();
+  auto takes_over = [&](const PathVersion& other) {
+    if (other.path == &walk_.path() || !walk_.may_change_to(other)) return false;
     walk_.at().change_to(other);
-    if (fits()) return true;
-  }
-  return false;
+    if (!fits()) return false;
+    left.note_successor(*other.path);
+    return true;
+  };
+  auto likely = std::ranges::find_if(
+      others_, [&](const PathVersion& other) { return left.has_successor(*other.path); });
+  if (likely != others_.end() && takes_over(*likely)) return true;
+  return std::ranges::any_of(others_, takes_over) || takes_over(first_);
 }
 
 bool Follower::passes_break() {
@@ -181,10 +186,12 @@ bool Follower::takes_function(const autograd::FunctionCall& call,
   return true;
 }
 
-// Leaves get back the gradients that they had.
+// Leaves get back the gradients that they had, and no tensor of the run has a history any more.
 void Follower::leave_tape() {
   gradients_.give_back();
-  walk_.forget_tape();
+  Position& at = walk_.at();
+  at.each_object_of_body([&](uint32_t o) { drop_history(at.frame().objects[o]); });
+  at.path().frames().mark_arguments(at.frame());
 }
 
 namespace {

@@ -38,6 +38,7 @@ Tensor fake_of(const GraphValue& value, StorageRef storage) {
 
 FrameStore::FrameStore(const Path& path, const Recording& recording)
     : path_(path), has_tape_(recording.has_backward) {
+  find_sharing();
   find_symbols(recording);
   find_what_runs_change();
   const std::vector<TensorGuard>& arguments = recording.guards.tensors;
@@ -46,6 +47,31 @@ FrameStore::FrameStore(const Path& path, const Recording& recording)
 }
 
 FrameStore::~FrameStore() { delete spare_.load(); }
+
+// Also through objects that are in groups of several parts.
+void FrameStore::find_sharing() {
+  sharing_.resize(path_.objects().size());
+  for (const Path::Part& part : path_.parts()) {
+    std::map<uint32_t, uint32_t> first_of_group;
+    for (ValueId v = 0; v < part.graph->values().size(); ++v) {
+      uint32_t object = path_.object_of(part.first_value + v),
+               group = part.graph->value(v).alias_group;
+      if (object == Path::no_object || !group) continue;
+      join(first_of_group.try_emplace(group, object).first->second, object);
+    }
+  }
+}
+
+void FrameStore::join(uint32_t a, uint32_t b) {
+  for (uint32_t o : {a, b})
+    if (!sharing_[o]) sharing_[o] = std::make_shared<std::vector<uint32_t>>(1, o);
+  if (sharing_[a] == sharing_[b]) return;
+  std::shared_ptr<std::vector<uint32_t>> joined = sharing_[a], other = sharing_[b];
+  for (uint32_t o : *other) {
+    joined->push_back(o);
+    sharing_[o] = joined;
+  }
+}
 
 void FrameStore::find_what_runs_change() {
   for (uint32_t n = 0; n < path_.steps().size(); ++n) {
@@ -85,10 +111,11 @@ void FrameStore::find_symbols(const Recording& recording) {
     const GraphValue& value = path_.value(id);
     if (!is_symbolic(value)) continue;
     size_t part = path_.part_of(id);
-    symbolic_dims_.push_back({o, static_cast<uint32_t>(exprs.size())});
+    auto first_word = static_cast<uint32_t>(exprs.size());
     for (SymInt v : value.meta.sizes) word_for(v, part);
     for (SymInt v : value.meta.strides) word_for(v, part);
     word_for(value.offset, part);
+    symbolic_dims_.push_back({o, first_word, static_cast<uint32_t>(exprs.size()) - first_word});
   }
   for (const Path::Step& step : path_.steps()) {
     std::span<const Value> args = path_.args_of(step);
@@ -110,14 +137,26 @@ void FrameStore::find_symbols(const Recording& recording) {
         exprs, [&](const Expr* expr) { return contains(expr, symbols[number.word]); }));
 }
 
+void FrameStore::set_dims(const Frame& frame, const SymbolicDims& at) const {
+  const Tensor& t = frame.objects[at.object];
+  auto rank = static_cast<size_t>(t.dim());
+  const int64_t* word = frame.words.data() + at.first_word;
+  replace_metadata(t, IntList(word, rank), IntList(word + rank, rank), word[2 * rank]);
+}
+
 void FrameStore::set_symbols(Frame& frame, std::span<const int64_t> symbols) const {
-  std::vector<int64_t> words(program_.n_outputs());
-  require(program_.run(symbols, words), "a size of a compiled body overflows");
+  frame.is_usable = false;  // where this throws
+  std::vector<int64_t>& words = frame.words;
+  std::vector<int64_t>& before = frame.words_before;
+  before.resize(program_.n_outputs());
+  require(program_.run(symbols, before), "a size of a compiled body overflows");
+  bool has_words = !words.empty();
+  words.swap(before);
   for (const SymbolicDims& at : symbolic_dims_) {
-    const Tensor& t = frame.objects[at.object];
-    auto rank = static_cast<size_t>(t.dim());
-    const int64_t* word = words.data() + at.first_word;
-    replace_metadata(t, IntList(word, rank), IntList(word + rank, rank), word[2 * rank]);
+    auto begin = words.begin() + at.first_word;
+    bool is_as_before =
+        has_words && std::equal(begin, begin + at.n_words, before.begin() + at.first_word);
+    if (!is_as_before) set_dims(frame, at);
   }
   for (const SymbolicArg& at : symbolic_args_) {
     Value& arg = frame.args[at.arg];
@@ -127,6 +166,7 @@ void FrameStore::set_symbols(Frame& frame, std::span<const int64_t> symbols) con
       arg = Value::make(arg.tag, static_cast<uint64_t>(words[at.word]));
   }
   if (frame.symbols.data() != symbols.data()) frame.symbols.assign(symbols.begin(), symbols.end());
+  frame.is_usable = true;
 }
 
 // What is given stands among the arguments as it is.
@@ -151,42 +191,32 @@ std::unique_ptr<Frame> FrameStore::make() const {
   auto frame = std::make_unique<Frame>();
   frame->id = next_frame.fetch_add(1, std::memory_order_relaxed);
   frame->objects.resize(path_.objects().size());
-  add_objects(*frame);
+  for (uint32_t o = 0; o < frame->objects.size(); ++o) add_object(*frame, o);
+  add_arguments(*frame);
   add_args(*frame);
   frame->numbers.resize(path_.numbers().size());
   return frame;
 }
 
-// Those that are missing. Objects that share memory share a storage.
-void FrameStore::add_objects(Frame& frame) const {
-  std::map<std::pair<size_t, uint32_t>, StorageRef> storages;  // by part and alias group
-  auto each_value = [&](auto&& f) {
-    for (size_t p = 0; p < path_.parts().size(); ++p) {
-      const Path::Part& part = path_.parts()[p];
-      for (ValueId v = 0; v < part.graph->values().size(); ++v) {
-        const GraphValue& value = part.graph->value(v);
-        uint32_t object = path_.object_of(part.first_value + v);
-        if (object == Path::no_object || value.kind != ValueKind::tensor || !value.meta.defined)
-          continue;
-        f(value, object, value.alias_group ? &storages[{p, value.alias_group}] : nullptr);
-      }
-    }
-  };
-  each_value([&](const GraphValue&, uint32_t object, StorageRef* shared) {
-    if (const Tensor& fake = frame.objects[object]; shared && fake.defined())
-      *shared = impl_of(fake)->storage_ref;
-  });
-  each_value([&](const GraphValue& value, uint32_t object, StorageRef* shared) {
-    Tensor& fake = frame.objects[object];
-    if (!fake.defined()) {
-      fake = fake_of(value, shared ? *shared : StorageRef());
-      TensorExtra& extra = impl_of(fake)->ensure_extra();
-      extra.trace_id = frame.id;
-      extra.trace_value = path_.objects()[object].value;
-    }
-    if (shared && !*shared) *shared = impl_of(fake)->storage_ref;
-  });
-  for (uint32_t object : on_tape_) mark_requires_grad(frame.objects[object], true);
+// Objects that share memory share a storage.
+void FrameStore::add_object(Frame& frame, uint32_t object) const {
+  ValueId first = path_.objects()[object].value;
+  const GraphValue& value = path_.value(first);
+  if (value.kind != ValueKind::tensor || !value.meta.defined) return;
+  StorageRef storage;
+  if (const auto& sharing = sharing_[object])
+    for (uint32_t other : *sharing)
+      if (const Tensor& fake = frame.objects[other]; fake.defined())
+        storage = impl_of(fake)->storage_ref;
+  Tensor& fake = frame.objects[object];
+  fake = fake_of(value, std::move(storage));
+  TensorExtra& extra = impl_of(fake)->ensure_extra();
+  extra.trace_id = frame.id;
+  extra.trace_value = first;
+}
+
+void FrameStore::add_arguments(Frame& frame) const {
+  mark_arguments(frame);
   frame.arguments.clear();
   for (uint32_t object : path_.argument_objects())
     frame.arguments.push_back(object == Path::no_object ? Tensor() : frame.objects[object]);
@@ -195,8 +225,12 @@ void FrameStore::add_objects(Frame& frame) const {
 void FrameStore::replace_objects(Frame& frame, std::span<const uint32_t> objects) const {
   frame.arguments.clear();
   for (uint32_t o : objects) frame.objects[o] = Tensor();
-  add_objects(frame);
-  set_symbols(frame, frame.symbols);
+  for (uint32_t o : objects) {
+    add_object(frame, o);
+    auto dims = std::ranges::lower_bound(symbolic_dims_, o, {}, &SymbolicDims::object);
+    if (dims != symbolic_dims_.end() && dims->object == o) set_dims(frame, *dims);
+  }
+  add_arguments(frame);
 }
 
 void FrameStore::add_args(Frame& frame) const {
@@ -258,18 +292,20 @@ std::unique_ptr<Frame> FrameStore::lend(std::span<int64_t> symbols, size_t n_num
   return frame;
 }
 
-void FrameStore::forget_tape(Frame& frame) const {
-  for (const Tensor& t : frame.objects) {
-    if (!t.defined()) continue;
-    TensorImpl* impl = impl_of(t);
-    impl->grad.reset();
-    impl->base = Tensor();
-    if (t.requires_grad()) mark_requires_grad(t, false);
-  }
+void drop_history(const Tensor& fake) {
+  if (!fake.defined()) return;
+  TensorImpl* impl = impl_of(fake);
+  impl->grad.reset();
+  impl->base = Tensor();
+  if (fake.requires_grad()) mark_requires_grad(fake, false);
+}
+
+void FrameStore::mark_arguments(Frame& frame) const {
   for (uint32_t object : on_tape_) mark_requires_grad(frame.objects[object], true);
 }
 
 void FrameStore::give_back(std::unique_ptr<Frame> frame, size_t steps) {
+  if (!frame->is_usable) return;
   for (const InPlaceStep& written : in_place_steps_) {
     if (written.step >= steps) break;
     const Tensor& t = frame->objects[written.object];

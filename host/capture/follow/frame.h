@@ -27,10 +27,16 @@ struct Frame {
   // Those of `args` that are not the path's own.
   std::vector<std::vector<int64_t>> lists;
   std::vector<std::vector<ValueId>> value_lists;
-  std::vector<int64_t> numbers;  ///< words of the body's numbers
-  std::vector<Tensor> slots;     ///< the captured tensors that the body has named
-  std::vector<int64_t> symbols;  ///< words of the symbols that all this was computed for
+  std::vector<int64_t> numbers;       ///< words of the body's numbers
+  std::vector<Tensor> slots;          ///< the captured tensors that the body has named
+  std::vector<int64_t> symbols;       ///< words of the symbols that all this was computed for
+  std::vector<int64_t> words;         ///< what has been computed from them
+  std::vector<int64_t> words_before;  ///< its memory is kept
+  bool is_usable = true;              ///< all of this is for the same symbols
 };
+
+/// What the tape has hung on a fake goes.
+void drop_history(const Tensor& fake);
 
 class FrameStore {
  public:
@@ -46,8 +52,8 @@ class FrameStore {
   void replace_objects(Frame& frame, std::span<const uint32_t> objects) const;
   /// It may be lent again; `steps` of the path have been taken.
   void give_back(std::unique_ptr<Frame> frame, size_t steps);
-  /// What the tape has hung on the fakes of a run goes.
-  void forget_tape(Frame& frame) const;
+  /// Arguments need gradients as they did when the recording began.
+  void mark_arguments(Frame& frame) const;
 
  private:
   // A number that depends on symbols: where it stands in a frame, and which word it is.
@@ -56,7 +62,7 @@ class FrameStore {
     int32_t element;  // of a list; -1: the argument itself
   };
   struct SymbolicDims {
-    uint32_t object, first_word;  // sizes, strides, offset
+    uint32_t object, first_word, n_words;  // sizes, strides, offset
   };
   // A step that writes an object; `value` is the object's first one.
   struct InPlaceStep {
@@ -65,16 +71,22 @@ class FrameStore {
     bool requires_grad;  // then
   };
 
+  void find_sharing();
+  void join(uint32_t a, uint32_t b);
   void find_symbols(const Recording& recording);
   void find_what_runs_change();
   bool is_given(uint32_t arg, int32_t element) const;
   void keep_number(Frame& frame, size_t index, int64_t word) const;
   std::unique_ptr<Frame> make() const;
-  void add_objects(Frame& frame) const;
+  void add_object(Frame& frame, uint32_t object) const;
+  void add_arguments(Frame& frame) const;
   void add_args(Frame& frame) const;
+  void set_dims(const Frame& frame, const SymbolicDims& at) const;
   void set_symbols(Frame& frame, std::span<const int64_t> symbols) const;
 
   const Path& path_;
+  // By object: those that share memory with it, itself among them; null: it is alone.
+  std::vector<std::shared_ptr<std::vector<uint32_t>>> sharing_;
   std::vector<SymbolicArg> symbolic_args_;
   std::vector<SymbolicDims> symbolic_dims_;
   std::vector<InPlaceStep> in_place_steps_;

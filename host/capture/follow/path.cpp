@@ -10,7 +10,6 @@
 #include "graph/symbol_use.h"
 
 #include <algorithm>
-#include <atomic>
 
 namespace tenon {
 

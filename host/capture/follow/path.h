@@ -13,6 +13,7 @@
 #include "capture/recording.h"
 #include "ops/op_table.h"
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -76,6 +77,8 @@ class Path {
     };
     uint64_t number;
     size_t first_step, end_step;
+    uint32_t first_object, end_object;  ///< that its steps make
+    std::vector<uint32_t> given;        ///< those of them that are results
     std::vector<ValueId> values;  ///< of its tensors as it begins; no_value: it does not name one
     std::vector<uint32_t> order;  ///< of those that it names, by number: captured tensors last
     std::vector<Write> writes;
@@ -132,6 +135,14 @@ class Path {
   /// the breaks between them.
   size_t shared_steps(const Path& other) const;
   FrameStore& frames() const { return *frames_; }
+  /// Which path the last run went over to that left this one; sizes that take turns do so in an
+  /// order.
+  void note_successor(const Path& next) const {
+    successor_.store(next.number_, std::memory_order_relaxed);
+  }
+  bool has_successor(const Path& next) const {
+    return successor_.load(std::memory_order_relaxed) == next.number_;
+  }
 
  private:
   void add_part(const Recording& recording, const Segment* segment);
@@ -158,6 +169,8 @@ class Path {
   std::vector<Unit> units_;  // by first step
   size_t n_slots_ = 0, n_args_ = 0;
   const uint64_t number_;
+  static constexpr uint64_t no_path = ~uint64_t{0};
+  mutable std::atomic<uint64_t> successor_{no_path};
   mutable std::mutex shared_steps_lock_;
   mutable std::map<uint64_t, size_t> shared_steps_;  // by number of the other path
   std::unique_ptr<FrameStore> frames_;

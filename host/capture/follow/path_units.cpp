@@ -17,6 +17,15 @@ size_t step_at(const Path& path, const Path::Part& part, NodeId node) {
   return part.first_step + static_cast<size_t>(at - own.begin());
 }
 
+// The first object that is made by a step, or by one behind it.
+uint32_t object_at(const Path& path, const Path::Part& part, size_t step) {
+  if (step == path.steps().size()) return part.end_object;
+  auto made = path.objects().subspan(part.first_object);
+  auto at =
+      std::ranges::lower_bound(made, path.steps()[step].first_result, {}, &Path::Object::value);
+  return part.first_object + static_cast<uint32_t>(at - made.begin());
+}
+
 // Values that come from before the unit are among those of its tensors.
 bool reads_its_tensors_only(const Path& path, const Path::Part& part, const Path::Unit& unit) {
   bool all = true;
@@ -62,9 +71,16 @@ std::optional<Path::Unit> unit_of(const Path& path, const Path::Part& part,
   unit.number = recorded.number;
   unit.first_step = step_at(path, part, recorded.first);
   unit.end_step = step_at(path, part, recorded.end);
+  unit.first_object = object_at(path, part, unit.first_step);
+  unit.end_object = object_at(path, part, unit.end_step);
   auto number_of = [&](ValueId v) { return v == no_value ? no_value : path.number_of(part, v); };
   for (ValueId v : recorded.values) unit.values.push_back(number_of(v));
   for (ValueId v : recorded.results) unit.results.push_back(number_of(v));
+  for (ValueId v : unit.results)
+    if (v != no_value && path.object_of(v) >= unit.first_object)
+      unit.given.push_back(path.object_of(v));
+  std::ranges::sort(unit.given);
+  unit.given.erase(std::ranges::unique(unit.given).begin(), unit.given.end());
   unit.facts = recorded.facts;
   unit.notes = recorded.notes;
   if (unit.first_step == unit.end_step || !reads_its_tensors_only(path, part, unit))

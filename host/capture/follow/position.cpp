@@ -227,6 +227,7 @@ void Position::pass_unit(OpUnit& taken) {
     taken.results.push_back(v == no_value ? Tensor() : frame_->objects[path().object_of(v)]);
   taken.notes = unit.notes;
   next_ = unit.end_step;
+  passed_units_.push_back(&unit);
 }
 
 std::string Position::difference(const CallArgs& call) {
@@ -274,8 +275,9 @@ bool Position::may_change_to(const PathVersion& other, size_t n_parts) const {
 // What another path with the same steps so far takes for its numbers.
 std::vector<int64_t> Position::numbers_for(const Path& other) const {
   std::vector<int64_t> words, given;
-  for (size_t i = 0; i < path().numbers_before(next_); ++i)
-    if (!path().numbers()[i].place.is_size()) given.push_back(frame_->numbers[i]);
+  std::span<const Path::BodyNumber> mine = path().numbers().first(path().numbers_before(next_));
+  for (size_t i = 0; i < mine.size(); ++i)
+    if (!mine[i].place.is_size()) given.push_back(frame_->numbers[i]);
   size_t n_given = 0;
   for (const Path::BodyNumber& number : other.numbers().first(other.numbers_before(next_))) {
     const NumberPlace& place = number.place;
@@ -301,6 +303,7 @@ void Position::change_to(const PathVersion& to) {
   std::vector<int64_t> numbers = numbers_for(*to.path);
   std::unique_ptr<Frame> old = std::move(frame_);
   version_ = &to;
+  passed_units_.clear();
   frame_ = lend(numbers);
   ValueId end = from.values_before(next_);
   for (size_t o = 0; o < from.objects().size(); ++o) {

@@ -78,6 +78,18 @@ class Position {
   bool fits_unit(const OpUnit& unit);
   /// All of its steps are done; it gets what they have made.
   void pass_unit(OpUnit& unit);
+  /// The objects that the body may have got: all but what units that were passed have made for
+  /// themselves.
+  template <class F>
+  void each_object_of_body(F f) const {
+    uint32_t object = 0;
+    for (const Path::Unit* unit : passed_units_) {
+      while (object < unit->first_object) f(object++);
+      for (uint32_t given : unit->given) f(given);
+      object = unit->end_object;
+    }
+    while (object < frame_->objects.size()) f(object++);
+  }
   /// For people: what the operation is, and what was recorded in its place.
   std::string difference(const CallArgs& call);
   /// Whether tensors are the results of a body in one piece, where all steps are done, and
@@ -110,10 +122,11 @@ class Position {
   const detail::Leaves& leaves_;
   const PathVersion* version_;
   std::unique_ptr<Frame> frame_;
-  TensorNumbers known_;           // arguments and slots, once there is a slot
-  size_t next_ = 0;               // step
-  bool has_new_numbers_ = false;  // the next step has given some
-  bool has_moved_ = false;        // and other arguments depend on them
+  TensorNumbers known_;                          // arguments and slots, once there is a slot
+  size_t next_ = 0;                              // step
+  bool has_new_numbers_ = false;                 // the next step has given some
+  bool has_moved_ = false;                       // and other arguments depend on them
+  std::vector<const Path::Unit*> passed_units_;  // of this path, in their order
 };
 
 }  // namespace tenon

@@ -26,17 +26,18 @@ bool Walk::ends_whole(std::span<const Tensor> outputs, const TouchedGradients& g
 
 // Whether somebody keeps a fake beyond the body.
 bool Walk::has_escapes(std::span<const Tensor> outputs, const TouchedGradients& gradients) const {
-  for (size_t o = 0; o < at_.frame().objects.size(); ++o) {
+  bool has = false;
+  at_.each_object_of_body([&](uint32_t o) {
     const Tensor& t = at_.frame().objects[o];
-    if (!t.defined()) continue;
+    if (!t.defined()) return;
     int32_t others =
         t.head()->references.load(std::memory_order_relaxed) - 1 - path().objects()[o].n_arguments;
-    if (others == 0) continue;
+    if (others == 0) return;
     others -= gradients.references(t);
     for (const Tensor& out : outputs) others -= out.defined() && same_head(out, t);
-    if (others) return true;
-  }
-  return false;
+    has = has || others != 0;
+  });
+  return has;
 }
 
 bool Walk::has_written() const {
@@ -195,14 +196,14 @@ void Walk::let_go_behind(const Path::Part& part) {
 
 void Walk::let_escape() {
   std::vector<uint32_t> escaped;
-  for (uint32_t o = 0; o < at_.frame().objects.size(); ++o) {
+  at_.each_object_of_body([&](uint32_t o) {
     Tensor& t = at_.frame().objects[o];
     int32_t ours = 1 + path().objects()[o].n_arguments;
-    if (!t.defined() || t.head()->references.load(std::memory_order_relaxed) <= ours) continue;
+    if (!t.defined() || t.head()->references.load(std::memory_order_relaxed) <= ours) return;
     bool made_here = path().objects()[o].origin.kind == ValueOrigin::Kind::undefined;
     escape(t, Tensor(real_of(t)), made_here);
     escaped.push_back(o);
-  }
+  });
   if (!escaped.empty()) path().frames().replace_objects(at_.frame(), escaped);
 }
 

@@ -40,8 +40,6 @@ class Walk {
   bool ends_whole(std::span<const Tensor> outputs, const TouchedGradients& gradients);
   /// Whether somebody holds a fake besides the results and `gradients`.
   bool has_escapes(std::span<const Tensor> outputs, const TouchedGradients& gradients) const;
-  /// A run with a tape of its own: its tensors have no histories from here on.
-  void forget_tape() { path().frames().forget_tape(at_.frame()); }
   /// Whether a pending step writes, or draws random numbers.
   bool has_written() const;
   /// Whether a pending step writes memory of a real tensor.

@@ -371,7 +371,7 @@ void replace_metadata(const Tensor& t, SymIntList sizes, SymIntList strides, Sym
   Dims new_sizes = dims_of(sizes),
        new_strides = dims_of(strides);  // they may lie in the old arrays
   write_dims(impl, list_of(new_sizes), list_of(new_strides));
-  attach_storage(impl, impl->storage_ref, hint_of(offset));
+  attach_storage(impl, std::move(impl->storage_ref), hint_of(offset));
   if (offset.is_symbolic()) impl->ensure_extra().sym_offset = offset;
   refresh_layout_flags(impl);
 }
