@@ -34,11 +34,12 @@ InferenceMode::~InferenceMode() {
 
 bool is_grad_enabled() { return thread_modes.grad_enabled; }
 
-void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph,
-                      bool create_graph) const {
+void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
+                      std::source_location where) const {
   autograd::backward(
       {*this},
-      {.grad_outputs = {gradient}, .retain_graph = retain_graph, .create_graph = create_graph});
+      {.grad_outputs = {gradient}, .retain_graph = retain_graph, .create_graph = create_graph}, {},
+      where);
 }
 
 namespace autograd {
@@ -107,13 +108,13 @@ std::vector<Edge> wanted_edges(const std::vector<Tensor>& inputs, const char* wh
 /// A pass over real tensors in the middle of a recording that does not go through the tape.
 class OutsideOfRecording {
  public:
-  OutsideOfRecording(const char* what, std::vector<Tensor>& outputs, std::vector<Tensor>& gradients,
-                     std::vector<Tensor>& inputs) {
+  OutsideOfRecording(const char* what, std::source_location where, std::vector<Tensor>& outputs,
+                     std::vector<Tensor>& gradients, std::vector<Tensor>& inputs) {
     if (!thread_modes.tracer) return;
     std::vector<Tensor>* lists[] = {&outputs, &gradients, &inputs};
     std::vector<Tensor> all;
     for (const auto* list : lists) all.insert(all.end(), list->begin(), list->end());
-    token_ = leave_recording_slot(what, all, inputs);
+    token_ = leave_recording_slot(what, where, all, inputs);
     if (!token_) return;
     size_t next = 0;
     for (auto* list : lists)
@@ -131,10 +132,10 @@ class OutsideOfRecording {
 }  // namespace
 
 void backward(const std::vector<Tensor>& given_outputs, const BackwardOptions& given_options,
-              const std::vector<Tensor>& given_inputs) {
+              const std::vector<Tensor>& given_inputs, std::source_location where) {
   std::vector<Tensor> outputs = given_outputs, inputs = given_inputs;
   BackwardOptions options = given_options;
-  OutsideOfRecording outside("backward()", outputs, options.grad_outputs, inputs);
+  OutsideOfRecording outside("backward()", where, outputs, options.grad_outputs, inputs);
   Roots roots = roots_of(outputs, options, "backward");
   std::vector<Edge> wanted = wanted_edges(inputs, "backward");
   for (const Tensor& input : inputs)
@@ -144,10 +145,10 @@ void backward(const std::vector<Tensor>& given_outputs, const BackwardOptions& g
 
 std::vector<Tensor> grad(const std::vector<Tensor>& given_outputs,
                          const std::vector<Tensor>& given_inputs,
-                         const BackwardOptions& given_options) {
+                         const BackwardOptions& given_options, std::source_location where) {
   std::vector<Tensor> outputs = given_outputs, inputs = given_inputs;
   BackwardOptions options = given_options;
-  OutsideOfRecording outside("grad()", outputs, options.grad_outputs, inputs);
+  OutsideOfRecording outside("grad()", where, outputs, options.grad_outputs, inputs);
   Roots roots = roots_of(outputs, options, "grad");
   require(!inputs.empty(), "grad: no input was given");
   std::vector<Tensor> grads =

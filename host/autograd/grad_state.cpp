@@ -58,7 +58,7 @@ void set_history(const Tensor& t, std::shared_ptr<Node> node, uint32_t input) {
 
 }  // namespace autograd
 
-const Tensor& Tensor::requires_grad_(bool value) const {
+const Tensor& Tensor::requires_grad_(bool value, std::source_location where) const {
   if (!defined()) detail::fail_undefined("requires_grad_");
   require(!value || is_differentiable(dtype()),
           "requires_grad_: only floating and complex tensors have gradients, found {}", dtype());
@@ -67,7 +67,8 @@ const Tensor& Tensor::requires_grad_(bool value) const {
       "requires_grad_: this tensor was made by {}; only leaves can stop needing a gradient, use "
       "detach()",
       is_leaf() ? "" : autograd::grad_fn(*this).name());
-  if (thread_modes.tracer && requires_grad() != value) autograd::requires_grad_slot(*this, value);
+  if (thread_modes.tracer && requires_grad() != value)
+    autograd::requires_grad_slot(*this, value, where);
   // Made here, so that threads that record with a common leaf find it.
   if (value) autograd::ensure_state(*this);
   mark_with_object(*this, value);
@@ -87,7 +88,7 @@ Tensor Tensor::grad() const {
   return state->retained ? *state->retained : state->grad;
 }
 
-void Tensor::set_grad(const Tensor& gradient) const {
+void Tensor::set_grad(const Tensor& gradient, std::source_location where) const {
   if (!defined()) detail::fail_undefined("set_grad");
   if (gradient.defined()) {
     bool same = autograd::same_sizes(gradient.sizes(), sizes()) && gradient.dtype() == dtype() &&
@@ -101,7 +102,7 @@ void Tensor::set_grad(const Tensor& gradient) const {
     autograd::gradient_touched_slot(*this, false);
     if (is_fake() || (gradient.defined() && gradient.is_fake())) {
       std::vector<Tensor> real{*this, gradient};
-      if (void* token = autograd::leave_recording_slot("set_grad()", real, {})) {
+      if (void* token = autograd::leave_recording_slot("set_grad()", where, real, {})) {
         real[0].set_grad(real[1]);
         return autograd::resume_recording_slot(token);
       }

@@ -221,8 +221,9 @@ void record_call(const CallArgs& call) {
 }
 
 void (*gradient_touched_slot)(const Tensor&, bool) = nullptr;
-void (*requires_grad_slot)(const Tensor&, bool) = nullptr;
-void* (*leave_recording_slot)(const char*, std::vector<Tensor>&, std::span<const Tensor>) = nullptr;
+void (*requires_grad_slot)(const Tensor&, bool, std::source_location) = nullptr;
+void* (*leave_recording_slot)(const char*, std::source_location, std::vector<Tensor>&,
+                              std::span<const Tensor>) = nullptr;
 void (*resume_recording_slot)(void*) = nullptr;
 Tensor (*behind_fake_slot)(const Tensor&) = nullptr;
 bool (*is_leaf_slot)(const Tensor&) = nullptr;

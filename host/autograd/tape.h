@@ -22,13 +22,13 @@ bool hides_edges(const Node& node);
 /// being read. capture/tape/grad_effects.cpp.
 extern void (*gradient_touched_slot)(const Tensor& leaf, bool reads);
 /// While a recorder runs: whether a tensor needs a gradient is about to change.
-extern void (*requires_grad_slot)(const Tensor& t, bool value);
+extern void (*requires_grad_slot)(const Tensor& t, bool value, std::source_location where);
 /// While a recorder runs: real tensors take the places of fakes in `tensors`, and recording is
 /// suspended until the token is given to resume_recording_slot. Null, with nothing changed, where
 /// ops go through the tape as they are recorded. A pass is to give the whole gradients of `sought`.
 /// capture/tape/grad_effects.cpp.
-extern void* (*leave_recording_slot)(const char* what, std::vector<Tensor>& tensors,
-                                     std::span<const Tensor> sought);
+extern void* (*leave_recording_slot)(const char* what, std::source_location where,
+                                     std::vector<Tensor>& tensors, std::span<const Tensor> sought);
 extern void (*resume_recording_slot)(void* token);
 /// While a recorder runs: the tensor that a fake stands for, if it is known and has the gradient.
 extern Tensor (*behind_fake_slot)(const Tensor& fake);

@@ -137,9 +137,10 @@ uint64_t version_now(const Tensor& t, std::source_location where) {
   return version_of(runs_body_code() ? readable(t, "version()", where) : t);
 }
 
-void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what, bool is_announced) {
+void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what,
+                     std::source_location where, bool is_announced) {
   RecordingItself ends_the_segment;  // in front of what runs uncompiled
-  if (passes_recorded_break(what, {}, is_announced)) {
+  if (passes_recorded_break(what, where, is_announced)) {
     settle_lazy_numbers();
     for (Tensor& t : tensors)
       if (t.defined() && t.is_fake()) t = Tensor(Follower::current()->walk().real_of(t));
@@ -147,7 +148,7 @@ void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what, bool i
   }
   Trace* trace = Trace::current();
   if (!trace) return nullptr;
-  trace->graph_break(what, {}, {.is_announced = is_announced});
+  trace->graph_break(what, where, {.is_announced = is_announced});
   settle_lazy_numbers();
   for (Tensor& t : tensors)
     if (t.defined()) t = real_of(t);
@@ -265,7 +266,9 @@ const bool watches_the_host = (
         [](const Tensor& lent) {
           if (Trace* trace = Trace::current()) trace->inputs().host_writes.watch(lent);
         },
-    before_generator_slot = [](const char* what) { graph_break(what, {}); }, true);
+    before_generator_slot = [](const char* what,
+                               std::source_location where) { graph_break(what, where); },
+    true);
 
 }  // namespace
 

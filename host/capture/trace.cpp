@@ -89,7 +89,8 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
       inputs_(leaves, recorder_, policy.state),
       symbols_(leaves, recorder_, policy),
       numbers_(*env_, policy.body_numbers, policy.earlier_number),
-      keep_empty_(policy.keep_empty) {
+      keep_empty_(policy.keep_empty),
+      calls_backward_(policy.calls_backward) {
   recording_.shape_env = env_;
   recorder_.on_tape = policy.on_tape;
   symbols_.take_rules();
@@ -211,8 +212,8 @@ void Trace::break_because(std::string reason) {
   flush();
 }
 
-void change_needs(Trace& trace, std::string_view what) {
-  trace.graph_break(what);
+void change_needs(Trace& trace, std::string_view what, std::source_location where) {
+  trace.graph_break(what, where);
   trace.inputs().restart();
   trace.recording_.why_not_followed = message("{} changes what needs a gradient", what);
 }

@@ -124,7 +124,7 @@ class Trace {
 
  private:
   friend class TraceScope;
-  friend void change_needs(Trace& trace, std::string_view what);
+  friend void change_needs(Trace& trace, std::string_view what, std::source_location where);
   friend void start_tape(Trace& trace);
   void set_hooks();
   bool stays_outside(const OpEntry& op) const;
@@ -158,6 +158,7 @@ class Trace {
   const bool keep_empty_;
   bool is_done_ = false;
   uint32_t n_steps_ = 0;      // operations so far
+  std::atomic<bool>* const calls_backward_;
   uint32_t n_made_ = 0;       // outputs of segments so far
   bool mutates_ = false;      // in this segment
   bool has_mutated_ = false;  // in any
@@ -165,7 +166,7 @@ class Trace {
 
 /// Ends the segment, since another tensor needs a gradient from here on: what was recorded before
 /// knows nothing of it, and no later run is held against it.
-void change_needs(Trace& trace, std::string_view what);
+void change_needs(Trace& trace, std::string_view what, std::source_location where);
 
 /// Goes on through the tape, since the body asks for gradients. Throws WantsTape where the body has
 /// to be run once more for that.

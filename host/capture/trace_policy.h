@@ -5,6 +5,7 @@
 
 #include <tenon/tensor.h>
 
+#include <atomic>
 #include <memory>
 #include <set>
 #include <string>
@@ -28,6 +29,7 @@ struct TracePolicy {
   bool specialize_one = true;
   bool keep_empty = false;  ///< a body without operations gives a graph, too
   bool on_tape = false;     ///< the body calls backward(): its ops go through the tape
+  std::atomic<bool>* calls_backward = nullptr;  ///< set where it turns out that the body does
   /// Places of numbers of the body that have changed; null: none.
   std::shared_ptr<const std::set<NumberPlace>> body_numbers;
   EarlierNumber earlier_number;  ///< of a body that has run along a path so far; null: it has not

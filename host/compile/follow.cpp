@@ -128,7 +128,6 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
   try {
     follower.run(body);
   } catch (const WantsTape&) {
-    site.calls_backward = true;
     return serve_recording(site, record_body(site, leaves, body), leaves, result);
   }
   if (const PathVersion* version = follower.version()) {
@@ -136,7 +135,6 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
     return give_followed(site, versions, *version, follower, leaves, result);
   }
   Recording recording = std::move(follower.recording());
-  if (recording.has_backward) site.calls_backward = true;
   note_recording(site, recording);
   if (late->then == Miss::compile)
     return serve_recording(site, std::move(recording), leaves, result);

@@ -86,11 +86,8 @@ Recording record_once(Site& site, const Leaves& leaves, const Body& body, const 
 Recording record_body(Site& site, const Leaves& leaves, const Body& body, const Entry* like) {
   report::PhaseScope phase("trace");
   try {
-    Recording recording = record_once(site, leaves, body, like);
-    if (recording.has_backward) site.calls_backward = true;
-    return recording;
-  } catch (const WantsTape&) {
-    site.calls_backward = true;
+    return record_once(site, leaves, body, like);
+  } catch (const WantsTape&) {  // the site knows from now on
   }
   return record_once(site, leaves, body, like);
 }

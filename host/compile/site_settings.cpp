@@ -96,6 +96,7 @@ EarlierPaths earlier_paths(const Site& site, const Leaves& leaves, const Path* l
 TracePolicy policy_of(Site& site, const Leaves& leaves, const Path* left) {
   TracePolicy policy = trace_policy(site, leaves, backend_takes_symbols(site));
   policy.on_tape = site.calls_backward;
+  policy.calls_backward = &site.calls_backward;
   policy.state = site.options.state;
   policy.callable = display_name(site);
   if (site.options.dynamic == false || !backend_takes_symbols(site)) return policy;

@@ -39,21 +39,21 @@ RngState reserve_random(uint64_t n_blocks) {
   return taken;
 }
 
-void (*before_generator_slot)(const char* what) = nullptr;
+void (*before_generator_slot)(const char* what, std::source_location where) = nullptr;
 
-static void finish_drawing(const char* what) {
-  if (thread_modes.tracer && before_generator_slot) before_generator_slot(what);
+static void finish_drawing(const char* what, std::source_location where) {
+  if (thread_modes.tracer && before_generator_slot) before_generator_slot(what, where);
 }
 
-void manual_seed(uint64_t seed) {
-  finish_drawing("the random seed is set");
+void manual_seed(uint64_t seed, std::source_location where) {
+  finish_drawing("the random seed is set", where);
   restore_rng_state({seed, 0});
 }
 
 uint64_t initial_seed() { return current_rng_state().seed; }
 
-RngState rng_state() {
-  finish_drawing("the state of the random numbers is read");
+RngState rng_state(std::source_location where) {
+  finish_drawing("the state of the random numbers is read", where);
   return current_rng_state();
 }
 
@@ -69,8 +69,8 @@ void restore_rng_state(const RngState& state) {
   g.state = state;
 }
 
-void set_rng_state(const RngState& state) {
-  finish_drawing("the random seed is set");
+void set_rng_state(const RngState& state, std::source_location where) {
+  finish_drawing("the random seed is set", where);
   restore_rng_state(state);
 }
 

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <source_location>
 
 namespace tenon {
 
@@ -21,7 +22,7 @@ RngState current_rng_state();
 void restore_rng_state(const RngState& state);
 /// Told, with what it does, before the program looks at the state or sets it inside of a body, whose
 /// operations so far draw from the old one. Set by capture/api.cpp.
-extern void (*before_generator_slot)(const char* what);
+extern void (*before_generator_slot)(const char* what, std::source_location where);
 
 /// While one lives, what this thread draws comes from `state`, which moves on, and not from the
 /// process's generator.

@@ -81,62 +81,18 @@ bool tensors_match(const GuardSet& g, const Leaves& leaves) {
   return true;
 }
 
-// ---- what the program says about them: a mark that a version was not made for asks for another one
-
-void record_marks(GuardSet& g, const GuardedCall& call) {
-  for (size_t i = 0; i < g.tensors.size(); ++i) {
-    const TensorMarks* marks = marks_of(*call.leaves.tensors[i]);
-    if (!marks) continue;
-    g.tensors[i].dynamic_marks = marks->dynamic;
-    g.tensors[i].maybe_marks = marks->maybe_dynamic;
-    g.tensors[i].unbacked_marks = marks->unbacked;
-    if (marks->guards_address) g.tensors[i].address = call.leaves.tensors[i]->head()->data;
-  }
+// Whether nothing but sizes and strides can differ.
+bool is_of_kind(const TensorGuard& g, const Tensor& t) {
+  const detail::TensorHead* h = t.head();
+  return h->dtype == g.dtype && h->device_type == g.device_type &&
+         h->device_index == g.device_index && h->ndim == g.ndim &&
+         (needs_grad(t) == g.requires_grad || g.any_requires_grad);
 }
 
-// The mark that a version does not serve, or null.
-const char* unserved_mark(const TensorGuard& g, const TensorMarks& marks) {
-  if (marks.dynamic & ~g.dynamic_marks) return "mark_dynamic";
-  if (marks.maybe_dynamic & ~(g.free_sizes | g.maybe_marks)) return "maybe_mark_dynamic";
-  if (marks.unbacked & ~g.unbacked_marks) return "mark_unbacked";
-  return marks.fixed & g.free_sizes ? "mark_static" : nullptr;
-}
-
-bool marks_match(const GuardSet& g, const Leaves& leaves) {
-  if (!any_marks.load(std::memory_order_relaxed)) [[likely]]
-    return true;
-  for (size_t i = 0; i < g.tensors.size(); ++i) {
-    const Tensor& t = *leaves.tensors[i];
-    if (g.tensors[i].address && g.tensors[i].address != t.head()->data) return false;
-    const TensorMarks* marks = marks_of(t);
-    if (marks && unserved_mark(g.tensors[i], *marks)) return false;
-  }
-  return true;
-}
-
-std::string why_marks(const GuardSet& g, const Leaves& leaves) {
-  for (size_t i = 0; i < g.tensors.size(); ++i) {
-    const Tensor& t = *leaves.tensors[i];
-    if (g.tensors[i].address && g.tensors[i].address != t.head()->data)
-      return message(
-          "tensor argument {}: its memory is elsewhere, and mark_static_address says that it "
-          "stays; leave the mark out, or give guard = false",
-          i);
-    const TensorMarks* marks = marks_of(t);
-    if (const char* mark = marks ? unserved_mark(g.tensors[i], *marks) : nullptr)
-      return message(
-          "tensor argument {}: this version was not made for its {}; mark tensors before "
-          "the first call",
-          i, mark);
-  }
-  return "";
-}
-
-std::string marks_text(const GuardSet& g) {
-  std::string out;
-  for (size_t i = 0; i < g.tensors.size(); ++i)
-    if (g.tensors[i].address) out += message("tensor {}: its memory stays where it is\n", i);
-  return out;
+size_t first_other_size(const TensorGuard& g, const detail::TensorHead* h) {
+  size_t d = 0;
+  while (d < g.sizes.size() && (h->sizes[d] == g.sizes[d] || g.free_sizes >> d & 1)) ++d;
+  return d;
 }
 
 std::string tensor_reason(const TensorGuard& g, const Tensor& t, size_t index) {
@@ -154,23 +110,36 @@ std::string tensor_reason(const TensorGuard& g, const Tensor& t, size_t index) {
   if (needs_grad(t) != g.requires_grad && !g.any_requires_grad)
     return differs("requires_grad", g.requires_grad, t.requires_grad()) +
            " (guards.strict_requires_grad = false ignores it while gradients are off)";
-  for (size_t d = 0; d < g.sizes.size(); ++d)
-    if (h->sizes[d] != g.sizes[d] && !(g.free_sizes >> d & 1))
-      return differs(message("size at dimension {}", d), g.sizes[d], h->sizes[d]) +
-             message(
-                 " (mark_dynamic(tensor, {}) or compiler.dynamic_sources = "
-                 "[\"arg{}.size({})\"] avoids this)",
-                 d, index, d);
+  if (size_t d = first_other_size(g, h); d < g.sizes.size())
+    return differs(message("size at dimension {}", d), g.sizes[d], h->sizes[d]) +
+           message(
+               " (mark_dynamic(tensor, {}) or compiler.dynamic_sources = "
+               "[\"arg{}.size({})\"] avoids this)",
+               d, index, d);
   for (size_t d = 0; d < g.strides.size(); ++d)
     if (h->strides[d] != g.strides[d] && !(g.free_strides >> d & 1))
       return differs(message("stride at dimension {}", d), g.strides[d], h->strides[d]);
   return who + " differs";
 }
 
-std::string why_tensors(const GuardSet& g, const Leaves& leaves) {
+size_t first_other_tensor(const GuardSet& g, const Leaves& leaves) {
   size_t i = 0;
   while (matches(g.tensors[i], *leaves.tensors[i])) ++i;
+  return i;
+}
+
+std::string why_tensors(const GuardSet& g, const Leaves& leaves) {
+  size_t i = first_other_tensor(g, leaves);
   return tensor_reason(g.tensors[i], *leaves.tensors[i], i);
+}
+
+std::string_view advice_on_tensors(const GuardSet& guards, const Leaves& leaves) {
+  size_t i = first_other_tensor(guards, leaves);
+  const TensorGuard& g = guards.tensors[i];
+  const Tensor& t = *leaves.tensors[i];
+  bool is_size = g.defined && t.defined() && is_of_kind(g, t) &&
+                 first_other_size(g, t.head()) < g.sizes.size();
+  return is_size ? "mark sizes dynamic" : "";
 }
 
 std::string every_tensor(const GuardSet& g, const Leaves& leaves) {
@@ -394,8 +363,9 @@ constexpr GuardKind kinds[] = {
      .check = tensors_match,
      .why = why_tensors,
      .text = tensors_text,
-     .every = every_tensor},
-    {.record = record_marks, .check = marks_match, .why = why_marks, .text = marks_text},
+     .every = every_tensor,
+     .advice = advice_on_tensors},
+    MarkGuards::kind,
     PlaceGuards::kind,
     Values<PlainValues>::kind,
     Values<Texts>::kind,
@@ -427,9 +397,7 @@ constexpr auto rows = std::make_index_sequence<std::size(kinds)>();
 bool matches(const TensorGuard& g, const Tensor& t) {
   const detail::TensorHead* h = t.head();
   if (!h || !g.defined) return !h && !g.defined;
-  if (h->dtype != g.dtype || h->device_type != g.device_type || h->device_index != g.device_index ||
-      h->ndim != g.ndim || (needs_grad(t) != g.requires_grad && !g.any_requires_grad))
-    return false;
+  if (!is_of_kind(g, t)) return false;
   const int64_t *sizes = h->sizes, *strides = h->strides;
   const int64_t *kept_sizes = g.sizes.data(), *kept_strides = g.strides.data();
   for (int32_t d = 0, n = g.ndim; d < n; ++d) {
@@ -467,6 +435,13 @@ std::string GuardSet::why_not(const Leaves& leaves) const {
 std::string GuardSet::why_not_before_body(const Leaves& leaves) const {
   for (const GuardKind& kind : kinds)
     if (!kind.seen_in_body && !kind.check(*this, leaves)) return kind.why(*this, leaves);
+  return "";
+}
+
+std::string_view GuardSet::advice(const Leaves& leaves) const {
+  for (const GuardKind& kind : kinds)
+    if (!kind.seen_in_body && !kind.check(*this, leaves))
+      return kind.advice ? kind.advice(*this, leaves) : "";
   return "";
 }
 

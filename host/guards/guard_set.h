@@ -98,6 +98,8 @@ struct GuardSet {
   std::string why_not(const detail::Leaves& leaves) const;
   /// Why check_before_body fails.
   std::string why_not_before_body(const detail::Leaves& leaves) const;
+  /// What the program can do against failures such as that of check_before_body; empty: nothing.
+  std::string_view advice(const detail::Leaves& leaves) const;
   /// Everything that makes check fail, a line each.
   std::string every_failure(const detail::Leaves& leaves) const;
   /// One line a guard.

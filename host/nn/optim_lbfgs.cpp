@@ -13,6 +13,7 @@
 #include "nn/optim_parts.h"
 
 #include <tenon/autograd.h>
+#include <tenon/disable.h>
 #include <tenon/ops/copy.h>
 #include <tenon/ops/create.h>
 #include <tenon/ops/linalg.h>
@@ -26,6 +27,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 namespace tenon::optim {
 namespace {
@@ -238,7 +240,10 @@ void LBFGS::search(const std::function<Tensor()>& closure, double slope, int64_t
   grad = found.grad;
 }
 
-Tensor LBFGS::step(const std::function<Tensor()>& closure) {
+Tensor LBFGS::step(const std::function<Tensor()>& closure, std::source_location where) {
+  // Numbers from data go into its operations: recorded, no two steps would be alike.
+  std::optional<NoCompile> as_it_is;
+  if (detail::is_recording()) as_it_is.emplace("LBFGS::step()", where);
   NoGradGuard no_grad;
   int64_t last_evaluation = n_evaluations_ + *options_.max_eval;
   Tensor first;

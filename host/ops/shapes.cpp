@@ -4,7 +4,6 @@
 #include "core/error.h"
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
-#include "ops/decided.h"
 #include "ops/symbols_match.h"
 
 #include <algorithm>

@@ -15,6 +15,10 @@ int64_t wrap_dim(int64_t dim, int64_t rank);
 /// Whether a condition holds: decided by a guard; on run-time numbers taken for true and recorded
 /// as an assertion.
 bool expect_true(SymBool condition);
+/// What the facts, or a guard on the examples, say about a condition; nothing where only the run
+/// knows. Unlike those of guard_or_false and guard_or_true, which take sizes of the run for 2 or
+/// more, the answer holds for sizes of 0 and 1 too.
+std::optional<bool> decided(SymBool condition);
 /// Whether a size is 1: decided by a guard, false for a size that only run time knows.
 bool is_one(SymInt size);
 /// Whether two sizes are equal: decided by a guard; for run-time sizes recorded as an assertion.

@@ -104,6 +104,18 @@ std::string guard_failures(const Site& site, const Leaves& leaves, const std::st
   return out;
 }
 
+// What helps against the failure of one of the `most` versions that served last.
+std::string_view advice_on_failures(const Site& site, const Leaves& leaves,
+                                    const std::string& difference, uint32_t most) {
+  for (uint32_t i = 0; i < std::min<uint32_t>(site.versions.size(), most); ++i) {
+    const Entry& entry = *site.versions[i];
+    if (!difference.empty() && entry.accepts(leaves)) continue;  // the body has left it
+    if (std::string_view advice = entry.recorded.guards.advice(leaves); !advice.empty())
+      return advice;
+  }
+  return "";
+}
+
 // For each version every condition that fails, a line each.
 std::string every_failure(const Site& site, const Leaves& leaves, const std::string& difference) {
   std::string out = display_name(site);
@@ -168,12 +180,14 @@ std::string limit_text(const Site& site, const Limit& limit, const Leaves& leave
     return message("callable {} is not compiled, since the limit dynamo.{} is 0; raise the limit",
                    display_name(site), limit.flag);
   bool has_reason = site.versions.size() > 0 && config::flags().dynamo.report_guard_failures;
-  std::string reason = has_reason ? guard_failures(site, leaves, difference, 2) : "";
-  bool is_size = reason.find(": size at dimension") != std::string::npos;
+  constexpr uint32_t most = 2;
+  std::string reason = has_reason ? guard_failures(site, leaves, difference, most) : "";
+  std::string_view advice =
+      has_reason ? advice_on_failures(site, leaves, difference, most) : std::string_view();
   return message(
-      "callable {} was compiled {} times, the limit dynamo.{} is {}{}{}; {}raise the limit",
+      "callable {} was compiled {} times, the limit dynamo.{} is {}{}{}; {}{}raise the limit",
       display_name(site), limit.n_compiled, limit.flag, limit.value,
-      has_reason ? "; last reason: " : "", reason, is_size ? "mark sizes dynamic, or " : "");
+      has_reason ? "; last reason: " : "", reason, advice, advice.empty() ? "" : ", or ");
 }
 
 // No more versions: what capture.on_limit says.

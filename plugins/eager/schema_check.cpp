@@ -64,9 +64,12 @@ void SchemaChecked::call(tn_call& c) {
   program_.run(c, [this](const step& s, auto&& run) {
     const Declared& declared = declared_[s.index];
     std::vector<Argument> args = tensors_of(s);
-    std::vector<uint64_t> may_change;
-    for (const Argument& a : args)
+    // Of one storage, as in x.mul_(x): what is declared of one argument holds for the others.
+    std::vector<uint64_t> may_change, may_be_given;
+    for (const Argument& a : args) {
       if (declared.writes[a.position]) may_change.push_back(a.tensor->storage_id);
+      if (declared.aliases[a.position]) may_be_given.push_back(a.tensor->storage_id);
+    }
     std::vector<tensor> before;
     for (const Argument& a : args) {
       bool watched = a.tensor->device_type == TN_DEV_CPU &&
@@ -82,7 +85,7 @@ void SchemaChecked::call(tn_call& c) {
                                       s.name, s.node.op_name, name, name));
       for (const tn_tensor* result : s.results())
         if (result && result->storage_id == args[i].tensor->storage_id && result->numel &&
-            !declared.aliases[args[i].position])
+            std::ranges::find(may_be_given, result->storage_id) == may_be_given.end())
           throw error(TN_INTERNAL,
                       text("eager_debug: node {} ({}) gave a result in the storage of "
                            "argument {}, which its schema does not declare as an alias; "

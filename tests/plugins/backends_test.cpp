@@ -371,6 +371,17 @@ TEST_F(Backends, EagerDebugFindsUndeclaredAliases) {
       << told_of("returns_itself");
 }
 
+TEST_F(Backends, EagerDebugTakesOneTensorAsTwoArguments) {
+  auto artifact = compiled("eager_debug", parse_graph(R"(tng 1
+graph @f {
+  input %x: f32[4, 3] alias 1
+  %y: f32[4, 3] alias 1 = aten.mul_.Tensor(%x, %x)
+  output %y
+}
+)"));
+  EXPECT_EQ(message_of<Error>([&] { run(*artifact, counting(4), 1); }), "no error");
+}
+
 TEST_F(Backends, EagerNoExceptBlamesTheCapture) {
   auto artifact = compiled("eager_noexcept", parse_graph(symbolic));
   Tensor wrong = make_tensor(IntList{std::vector<int64_t>{4}}, Dtype::f32);

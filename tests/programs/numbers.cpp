@@ -17,6 +17,20 @@ TENON_PROGRAM(ANumberByReferenceChangesLate, 2) {
   run.log(sum);
 }
 
+TENON_PROGRAM(ATextOfANumberThatIsReadIsThatOfItsValue, 3) {
+  std::string text;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor total = (x * 2.0).sum();
+    text = to_text(total.item<float>()) + to_text(total.item<int>());
+    text += to_text((x > 1).any().item<bool>()) + message(" {}", total.item<double>());
+    return x + 1.0;
+  });
+  for (double value : {0.5, 1.25, 2.0}) {
+    run.log(f(full({2}, value)));
+    run.log(text);
+  }
+}
+
 int global_shift = 1;
 std::string global_mode = "add";
 

@@ -133,6 +133,38 @@ TENON_PROGRAM(DisabledFunctionsReturnReferencesToArguments, 8) {
   }
 }
 
+TENON_PROGRAM(DisabledFunctionsReturnTuplesOfReferencesToArguments, 8) {
+  auto both = disable([](const Tensor& a, Two& two, int n) {
+    two.b = two.b * 2.0;
+    return std::tuple<const Tensor&, Tensor&, int>(a, two.b, n);
+  });
+  auto pair = disable([](Tensor& t, std::vector<Tensor>& list) {
+    return std::pair<Tensor&, std::reference_wrapper<Tensor>>(t, list[1]);
+  });
+  auto moved = disable([](Tensor& t) {
+    return std::tuple<Tensor&, std::unique_ptr<int>>(t, std::make_unique<int>(3));
+  });
+  auto f = run.compile([&](const Tensor& x) {
+    Two two{x, x * 3.0};
+    auto [a, b, n] = both(x, two, 4);
+    bool same = &a == &x && &b == &two.b;
+    b = b + n;
+    Tensor z = x + 1.0;
+    std::vector<Tensor> list{x, x * 5.0};
+    auto parts = pair(z, list);
+    same = same && &parts.first == &z && &parts.second.get() == &list[1];
+    parts.first = parts.first * 2.0;
+    parts.second.get() = list[1] - 1.0;
+    auto rest = moved(z);
+    same = same && &std::get<0>(rest) == &z && *std::get<1>(rest) == 3;
+    return std::tuple(two.b * 1.0, z * 1.0, list[1] * 1.0, same);
+  });
+  for (int i = 0; i < 3; ++i) {
+    auto [b, z, element, same] = f(full({2}, i + 0.5));
+    run.log(b, z, element, same);
+  }
+}
+
 TENON_PROGRAM(DisabledFunctionsThatThrowHaveChangedTheirArguments, 4) {
   auto scale = disable([](Tensor& t, std::vector<Tensor>& seen) {
     t = t * 4.0;

@@ -1,6 +1,27 @@
 // Other ways to write a call: sizes as one integer, and objects of member functions by pointer.
 #include "program.h"
 
+#include <array>
+
+namespace {
+
+using namespace tenon;
+
+template <class F>
+struct AtEnd {
+  F act;
+  ~AtEnd() { act(); }
+};
+template <class F>
+AtEnd<F> guard(F act) {
+  return {std::move(act)};
+}
+void end_a_scope(int& n_ended) {
+  auto at_end = guard([&] { ++n_ended; });
+}
+
+}  // namespace
+
 namespace tenon::programs {
 namespace {
 
@@ -34,6 +55,39 @@ TENON_PROGRAM(MemberFunctionsTakePointersToTheirObjects, 6) {
     run.log(subtract(layer, x), subtract(&layer, x));
     layer.weight = layer.weight * 2.0;
   }
+}
+
+TENON_PROGRAM(AGuardThatEndsAScopeIsTheProgramsOwn, 2) {
+  static_assert(!detail::GivesComparable<void (*)()>);
+  static_assert(detail::GivesComparable<int (*)()>);
+  int n_ended = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    end_a_scope(n_ended);
+    return x + 1.0;
+  });
+  for (double value : {1.0, 2.0}) run.log(f(full({2}, value)));
+  run.log(n_ended);
+}
+
+// Where it is not, the compiler's message names the struct and std::array.
+TENON_PROGRAM(StructsOfArraysAreTaken, 2) {
+  struct InC {
+    Tensor weight;
+    float taps[3];
+    int n;
+  };
+  struct Taps {
+    Tensor weight;
+    std::array<float, 3> taps;
+    Layer layer;
+    std::vector<int> sizes;
+    std::optional<std::pair<int, Layer>> more;
+  };
+  static_assert(detail::has_c_array<InC>(std::make_index_sequence<detail::count_fields<InC>()>()));
+  static_assert(!detail::has_c_array<Taps>(std::make_index_sequence<5>()));
+  static_assert(detail::count_fields<Taps>() == 5);
+  auto f = run.compile([](const Tensor& x, const Taps& t) { return x * t.weight + t.taps[1]; });
+  for (int i = 0; i < 2; ++i) run.log(f(ones(2), Taps{full(2, 2.0), {0, 0.5, 4}, {}, {}, {}}));
 }
 
 // `x[index] = v` would change a copy: it is const, and the assignment is refused.

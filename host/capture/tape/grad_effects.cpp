@@ -203,17 +203,18 @@ const bool installed_grad_effects = [] {
     if (reads && gradient.defined() && trace->leaves_body_out)
       trace->inputs().lift_gradient(leaf, gradient);
   };
-  autograd::requires_grad_slot = [](const Tensor& t, bool value) {
+  autograd::requires_grad_slot = [](const Tensor& t, bool value, std::source_location where) {
     if (is_yet_to_be_met(t) || follows_on_tape()) return;
     Trace* trace = Trace::current();
     if (!trace) return;
     if (!t.is_fake() && !trace->inputs().stand_ins.fake_of(t).defined()) return;
     if (!trace->is_on_tape() && trace->fullgraph) start_tape(*trace);
-    if (!trace->is_on_tape()) change_needs(*trace, "requires_grad_()");
+    if (!trace->is_on_tape()) change_needs(*trace, "requires_grad_()", where);
     if (!t.is_fake()) return set_need(trace->inputs(), t, value);
     if (const Tensor& real = concrete_of(t); real.defined()) real.requires_grad_(value);
   };
-  autograd::leave_recording_slot = [](const char* what, std::vector<Tensor>& tensors,
+  autograd::leave_recording_slot = [](const char* what, std::source_location where,
+                                      std::vector<Tensor>& tensors,
                                       std::span<const Tensor> sought) -> void* {
     if (goes_on_tape()) {
       require(!autograd::anomaly_mode().enabled, ErrorCode::unsupported,
@@ -229,7 +230,7 @@ const bool installed_grad_effects = [] {
       require(trace != nullptr, ErrorCode::unsupported,
               "{}: not supported while a graph tracer records", what);
     }
-    return detail::enter_disabled(tensors, what);
+    return detail::enter_disabled(tensors, what, where);
   };
   autograd::resume_recording_slot = detail::leave_disabled;
   object_behind_slot = [](const Tensor& fake) -> Tensor {

@@ -238,6 +238,7 @@ class Again {
 
 void start_tape(Trace& trace) {
   GraphRecorder& recorder = trace.recorder_;
+  if (trace.calls_backward_) *trace.calls_backward_ = true;
   bool is_plain = !trace.leaves_body_out && !trace.so_far().has_graph_breaks() &&
                   trace.records(recorder_of_thread());
   if (!is_plain || !may_be_called_again(recorder.graph())) throw WantsTape();

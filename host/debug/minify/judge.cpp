@@ -80,6 +80,11 @@ class Inputs {
   bool grad_;
 };
 
+// An input that was written is no leaf any more: it is a result.
+bool is_wanted(const Tensor& input) {
+  return input.defined() && input.requires_grad() && input.is_leaf();
+}
+
 // Of the outputs, each times numbers of its own, so that no two gradients cancel.
 Tensors gradients_of(const Tensors& outputs, const Tensors& inputs) {
   Tensors from, tangents, leaves;
@@ -92,13 +97,13 @@ Tensors gradients_of(const Tensors& outputs, const Tensors& inputs) {
     tangents.push_back(random_tensor(IntList(sizes), t.dtype(), 1000 + i));
   }
   for (const Tensor& t : inputs)
-    if (t.defined() && t.requires_grad()) leaves.push_back(t);
+    if (is_wanted(t)) leaves.push_back(t);
   Tensors out(inputs.size());
   if (from.empty() || leaves.empty()) return out;
   Tensors found =
       autograd::grad(from, leaves, {.grad_outputs = std::move(tangents), .allow_unused = true});
   for (size_t i = 0, k = 0; i < inputs.size(); ++i)
-    if (inputs[i].defined() && inputs[i].requires_grad()) out[i] = found[k++];
+    if (is_wanted(inputs[i])) out[i] = found[k++];
   return out;
 }
 

@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <type_traits>
 #include <typeinfo>
@@ -150,11 +151,13 @@ struct BackwardOptions {
 /// Adds the gradients of the sum of `outputs` to `grad()` of the leaves; of `inputs` only, where
 /// some are given. Throws UserError when an output needs no gradient or its tape is gone.
 TENON_API void backward(const std::vector<Tensor>& outputs, const BackwardOptions& options = {},
-                        const std::vector<Tensor>& inputs = {});
+                        const std::vector<Tensor>& inputs = {},
+                        std::source_location where = std::source_location::current());
 /// The gradients of `inputs`, without touching any `grad()`.
 TENON_API std::vector<Tensor> grad(const std::vector<Tensor>& outputs,
                                    const std::vector<Tensor>& inputs,
-                                   const BackwardOptions& options = {});
+                                   const BackwardOptions& options = {},
+                                   std::source_location where = std::source_location::current());
 
 /// Runs `callback` at the end of the backward pass that this thread is in. Throws UserError outside
 /// of one.

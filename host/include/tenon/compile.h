@@ -21,7 +21,6 @@
 #include <tenon/state.h>
 
 #include <algorithm>
-#include <cmath>
 #include <complex>
 #include <concepts>
 #include <functional>
@@ -292,12 +291,18 @@ namespace detail {
 /// Keeps a guard of the program with what the thread records: `holds` tells later whether it does.
 TENON_API void add_guard(std::function<bool()> holds, std::source_location where);
 
+/// What guard() takes: a function whose values can be compared. Others, such as those that end a scope,
+/// are left to a program's own guard().
+template <class F>
+concept GivesComparable = requires(const F& value) {
+  static_cast<bool>(value() == value());
+};
+
 /// Whether a guarded value is as it was. NaN is as NaN: code for it would else never serve again.
 template <class T>
 bool is_as_it_was(const T& now, const T& then) {
   if constexpr (std::numeric_limits<T>::has_quiet_NaN)
-    return now == then ||
-           (std::isnan(static_cast<double>(now)) && std::isnan(static_cast<double>(then)));
+    return now == then || (now != now && then != then);
   else if constexpr (is_list<T> || is_instance<T, std::map>)
     return std::equal(now.begin(), now.end(), then.begin(), then.end(),
                       is_as_it_was<typename T::value_type>);
@@ -318,7 +323,7 @@ bool is_as_it_was(const T& now, const T& then) {
 /// compiled code and called, from any thread, before that code runs; what it refers to must live as
 /// long as the callable. What it throws then, the call throws.
 template <class F>
-requires std::invocable<const F&>
+requires detail::GivesComparable<F>
 auto guard(F value, std::source_location where = std::source_location::current()) {
   auto now = value();
   using T = decltype(now);

@@ -131,16 +131,48 @@ const void* place_of_caller(const std::tuple<RealArgument<A>...>& arguments, con
   return found;
 }
 
+/// Whether a result refers to objects; such a result may refer to copies of the arguments.
+template <class R>
+inline constexpr bool holds_references = std::is_reference_v<R>;
+template <class T>
+inline constexpr bool holds_references<std::reference_wrapper<T>> = std::is_object_v<T>;
+template <class... T>
+inline constexpr bool holds_references<std::tuple<T...>> = (... || holds_references<T>);
+template <class A, class B>
+inline constexpr bool holds_references<std::pair<A, B>> =
+    holds_references<A> || holds_references<B>;
+
+/// A result, or a part of one, that refers to the caller's objects where it refers to copies of them.
+/// `place_of` gives the place of the caller's object, or null.
+template <class R, class F>
+R as_of_caller(std::remove_reference_t<R>& result, const F& place_of) {
+  if constexpr (std::is_reference_v<R>) {
+    using T = std::remove_reference_t<R>;
+    const void* theirs = place_of(std::addressof(result));
+    return static_cast<R>(theirs ? *const_cast<T*>(static_cast<const T*>(theirs)) : result);
+  } else if constexpr (is_instance<R, std::reference_wrapper>) {
+    return R(as_of_caller<typename R::type&>(result.get(), place_of));
+  } else if constexpr (holds_references<R>) {
+    return [&]<size_t... i>(std::index_sequence<i...>) {
+      return R(as_of_caller<std::tuple_element_t<i, R>>(std::get<i>(result), place_of)...);
+    }
+    (std::make_index_sequence<std::tuple_size_v<R>>());
+  } else {
+    return std::move(result);
+  }
+}
+
 /// Calls `fn` outside of what is being recorded.
 template <class F, class... A>
-decltype(auto) call_disabled(const F& fn, const DisableOptions& options, A&&... args) {
+decltype(auto) call_disabled(const F& fn, const DisableOptions& options, std::source_location where,
+                             A&&... args) {
   std::tuple<RealArgument<A>...> real(args...);
   Leaves leaves;
   std::apply([&](auto&... r) { (r.read(leaves), ...); }, real);
   std::vector<Tensor> before, tensors;
   for (const Tensor* t : leaves.tensors.span()) before.push_back(*t);
   tensors = before;
-  DisabledScope scope{enter_disabled(tensors, what_of(options), options.allow_in_fullgraph)};
+  DisabledScope scope{enter_disabled(tensors, what_of(options), where, options.allow_in_fullgraph)};
   std::vector<Number> numbers(leaves.numbers.span().begin(), leaves.numbers.span().end());
   LeafWriter writer(tensors.data(), numbers.data());
   TreeCopier copier;
@@ -167,13 +199,12 @@ decltype(auto) call_disabled(const F& fn, const DisableOptions& options, A&&... 
   if constexpr (std::is_void_v<Result>) {
     run();
     give_back();
-  } else if constexpr (std::is_reference_v<Result>) {
+  } else if constexpr (holds_references<Result>) {
     Result result = run();
-    const void* place = std::addressof(result);
-    const void* theirs = place_of_caller(real, place, leaves);
+    auto place_of = [&](const void* place) { return place_of_caller(real, place, leaves); };
+    Result of_caller = as_of_caller<Result>(result, place_of);
     give_back();
-    auto* object = static_cast<const std::remove_reference_t<Result>*>(theirs ? theirs : place);
-    return static_cast<Result>(*const_cast<std::remove_reference_t<Result>*>(object));
+    return static_cast<Result>(static_cast<Result&&>(of_caller));
   } else {
     Result result = run();
     give_back();
@@ -185,14 +216,17 @@ decltype(auto) call_disabled(const F& fn, const DisableOptions& options, A&&... 
 
 /// A callable that is never recorded: inside a compiled one it runs on real tensors, with the
 /// arguments as they are; those that hold tensors are copies with real ones, and what it assigns to
-/// them goes back to the caller's.
+/// them goes back to the caller's. References to them that it returns, by themselves or in a tuple or
+/// pair, are to the caller's. Reports name the place of the call of disable().
 template <class F>
-auto disable(F fn, DisableOptions options = {}) {
-  return [fn = std::move(fn), options = std::move(options)](auto&&... args) -> decltype(auto) {
-    detail::UncompiledScope around(options.recursive);
-    if (!detail::is_recording()) return std::invoke(fn, std::forward<decltype(args)>(args)...);
-    return detail::call_disabled(fn, options, std::forward<decltype(args)>(args)...);
-  };
+auto disable(F fn, DisableOptions options = {},
+             std::source_location where = std::source_location::current()) {
+  return
+      [fn = std::move(fn), options = std::move(options), where](auto&&... args) -> decltype(auto) {
+        detail::UncompiledScope around(options.recursive);
+        if (!detail::is_recording()) return std::invoke(fn, std::forward<decltype(args)>(args)...);
+        return detail::call_disabled(fn, options, where, std::forward<decltype(args)>(args)...);
+      };
 }
 
 }  // namespace tenon

@@ -12,11 +12,13 @@
 #include <tenon/types.h>
 
 #include <cstdint>
+#include <source_location>
 
 namespace tenon {
 
 /// Starts the process's generator anew. Threads: safe; what other threads draw meanwhile counts.
-TENON_API void manual_seed(uint64_t seed);
+TENON_API void manual_seed(uint64_t seed,
+                           std::source_location where = std::source_location::current());
 /// The seed that was set last, or the default.
 TENON_API uint64_t initial_seed();
 
@@ -25,7 +27,8 @@ struct RngState {
   uint64_t seed = 0, offset = 0;
   friend bool operator==(const RngState&, const RngState&) = default;
 };
-TENON_API RngState rng_state();
-TENON_API void set_rng_state(const RngState& state);
+TENON_API RngState rng_state(std::source_location where = std::source_location::current());
+TENON_API void set_rng_state(const RngState& state,
+                             std::source_location where = std::source_location::current());
 
 }  // namespace tenon

@@ -113,18 +113,21 @@ class TENON_API Tensor {
   }
   /// Marks a leaf as one that gradients are wanted for. Throws UserError for dtypes that are not
   /// floating, and for false on a tensor that an op has made: `detach()` that one.
-  const Tensor& requires_grad_(bool value = true) const;
+  const Tensor& requires_grad_(bool value = true,
+                               std::source_location where = std::source_location::current()) const;
   /// The gradient that backward passes have added up, undefined before the first. Of leaves, and of
   /// tensors after `retain_grad()`.
   Tensor grad() const;
   /// Replaces the gradient; an undefined one clears it. Throws UserError unless it has the shape,
   /// dtype and device of this tensor.
-  void set_grad(const Tensor& gradient) const;
+  void set_grad(const Tensor& gradient,
+                std::source_location where = std::source_location::current()) const;
   /// Adds the derivative of this tensor, weighted with `gradient` (of its shape; left out for one
   /// element: 1), to `grad()` of the leaves. The tape is freed as it is walked, unless it is to be
   /// kept; with `create_graph` the gradients have a tape of their own. See <tenon/autograd.h>.
   void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = {},
-                bool create_graph = false) const;
+                bool create_graph = false,
+                std::source_location where = std::source_location::current()) const;
   /// True for tensors that no recorded op has made.
   bool is_leaf() const;
   /// Keeps the gradient of a tensor that is not a leaf, too.

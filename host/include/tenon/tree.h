@@ -122,6 +122,11 @@ class Scalar {
   mutable T plain_{};
   std::source_location made_at_;  // the user's item() call, for messages
 };
+/// That of its value, which is a look at it.
+template <class T>
+std::string to_text(const Scalar<T>& number) {
+  return to_text(detail::SymOf<T>(number.value()));
+}
 
 template <class T>
 Scalar<T> Tensor::item(std::source_location where) const {
@@ -149,18 +154,41 @@ struct AnyField {
 
 template <class T, class... Fields>
 constexpr size_t count_fields() {
-  if constexpr (requires { T{Fields{}..., AnyField{}}; } && sizeof...(Fields) < 16)
+  if constexpr (requires { T{Fields{}..., AnyField{}}; } && sizeof...(Fields) < 17)
     return count_fields<T, Fields..., AnyField>();
   else
     return sizeof...(Fields);
 }
 
+template <size_t>
+using AnyFieldAt = AnyField;
+/// Whether a struct can be made from these fields with `{}` between them.
+template <class T, size_t... before, size_t... after>
+consteval bool is_made_around(std::index_sequence<before...>, std::index_sequence<after...>) {
+  return requires { T{AnyFieldAt<before>{}..., {}, AnyFieldAt<after>{}...}; };
+}
+/// Whether a struct of `n` fields has a C array among them: count_fields() counts its elements, while
+/// one `{}` stands for all of them.
+template <class T, size_t... i>
+consteval bool has_c_array(std::index_sequence<i...>) {
+  constexpr size_t n = sizeof...(i);
+  return (... || (is_made_around<T>(std::make_index_sequence<i>(), std::index_sequence<>()) &&
+                  !is_made_around<T>(std::make_index_sequence<i>(),
+                                     std::make_index_sequence<n - 1 - i>())));
+}
+/// Named in the compiler's message where a field is a C array.
+template <class T>
+struct use_std_array_in_place_of_the_C_array_in;
+
 template <class T, class V>
 void visit_fields(T& v, V& visitor) {
-  constexpr size_t n = count_fields<std::remove_const_t<T>>();
-  static_assert(n <= 16, "a struct with more than 16 fields needs TENON_TREE");
+  using U = std::remove_const_t<T>;
+  constexpr size_t n = count_fields<U>();
+  constexpr bool has_array = has_c_array<U>(std::make_index_sequence<n>());
+  if constexpr (has_array) static_assert(sizeof(use_std_array_in_place_of_the_C_array_in<U>) > 0);
+  static_assert(has_array || n <= 16, "a struct with more than 16 fields needs TENON_TREE");
   static_assert(
-      n > 0 || std::is_empty_v<std::remove_const_t<T>>,
+      n > 0 || std::is_empty_v<U>,
       "the fields of a struct are found only where each can be made without arguments; add "
       "TENON_TREE or TENON_OPAQUE to the struct");
 #define TENON_FIELDS(count, ...)   \
@@ -168,7 +196,7 @@ void visit_fields(T& v, V& visitor) {
     auto& [__VA_ARGS__] = v;       \
     visitor.fields(__VA_ARGS__);   \
   }
-  if constexpr (n == 0) {
+  if constexpr (n == 0 || has_array) {
   }
   TENON_FIELDS(1, a)
   TENON_FIELDS(2, a, b)
@@ -414,6 +442,8 @@ void visit_tree(T& v, V& visitor) {
   } else if constexpr (std::is_aggregate_v<U> && !std::is_array_v<U>) {
     EachField<V> each{visitor};
     visit_fields(v, each);
+  } else if constexpr (std::is_array_v<U>) {
+    static_assert(sizeof(use_std_array_in_place_of_the_C_array_in<U>) > 0);
   } else {
     static_assert(sizeof(add_TENON_TREE_or_TENON_OPAQUE_to<U>) > 0);
   }

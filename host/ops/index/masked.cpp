@@ -83,6 +83,18 @@ void masked_fill_kernel(Tensor& out, const Tensor& self, const Tensor& mask, Num
   });
 }
 
+// where() puts the dimensions in the order of the mask; the row's result has that of self.
+Tensor filled_by_where(const Tensor& self, const Tensor& mask, const Tensor& value) {
+  Tensor filled = where(mask, value, self);
+  Dims strides = masked_meta("masked_fill", self, mask).strides;
+  bool lies_so = true;
+  for (size_t d = 0; d < strides.size(); ++d)
+    lies_so = lies_so && (guard_or_false(filled.strides()[d] == strides[d]) ||
+                          guard_or_false(filled.sizes()[d] == 1));
+  if (lies_so) return filled;
+  return copy(filled.new_empty_strided(filled.sizes(), list_of(strides)), filled);
+}
+
 Number number_in(const Tensor& value) { return load_number(impl_of(value)->data, value.dtype()); }
 
 Tensor expanded_to(const Tensor& t, const Dims& sizes) {
@@ -143,8 +155,10 @@ static constexpr OpDef index_masked_rows[] = {
      .meta = [](const Tensor& self, const Tensor& mask,
                 Number) { return masked_meta("masked_fill", self, mask); },
      .eager = fn<masked_fill_kernel>,
-     .decomp = [](const Tensor& self, const Tensor& mask,
-                  Number value) { return where(mask, full({}, value, self.dtype()), self); },
+     .decomp =
+         [](const Tensor& self, const Tensor& mask, Number value) {
+           return filled_by_where(self, mask, full({}, value, self.dtype()));
+         },
      .vjp = {{"self", "grad, mask",
               [](const Tensor& g, const Tensor& mask) { return g.masked_fill(mask, 0); }}},
      .linear = "self + value"},
@@ -159,8 +173,10 @@ static constexpr OpDef index_masked_rows[] = {
          },
      .eager = [](Tensor& out, const Tensor& self, const Tensor& mask,
                  const Tensor& value) { masked_fill_kernel(out, self, mask, number_in(value)); },
-     .decomp = [](const Tensor& self, const Tensor& mask,
-                  const Tensor& value) { return where(mask, to(value, self.dtype()), self); },
+     .decomp =
+         [](const Tensor& self, const Tensor& mask, const Tensor& value) {
+           return filled_by_where(self, mask, to(value, self.dtype()));
+         },
      .vjp = {{"self", "grad, mask",
               [](const Tensor& g, const Tensor& mask) { return g.masked_fill(mask, 0); }},
              {"value", "grad, mask",

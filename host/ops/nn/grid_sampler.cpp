@@ -4,7 +4,6 @@
 //   all channels. Positions outside count as 0, or are moved to the border, or are reflected at it;
 //   for the cubic filter each tap is moved, for the others the position itself.
 #include "core/threads/thread_pool.h"
-#include "ops/decided.h"
 #include "ops/kernel_loops.h"
 #include "ops/nn/grid_sampler_parts.h"
 #include "ops/op.h"

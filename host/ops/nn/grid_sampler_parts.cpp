@@ -13,7 +13,6 @@
 #include "ops/nn/grid_sampler_parts.h"
 
 #include "core/sym/sym_int.h"
-#include "ops/decided.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
 

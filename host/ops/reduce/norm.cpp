@@ -2,12 +2,12 @@
 #include "core/kernels/level_table.h"
 #include "core/kernels/pointwise_loop.h"
 #include "core/sym/sym_int.h"
-#include "ops/decided.h"
 #include "ops/forms/complex_forms.h"
 #include "ops/op.h"
 #include "ops/promotion.h"
 #include "ops/reduce/reduce_loop.h"
 #include "ops/shape_check.h"
+#include "ops/shapes.h"
 #include "ops/vjp_rules.h"
 
 #include <tenon/ops/copy.h>

@@ -1,7 +1,6 @@
 // Tensors assembled from others: block_diag, cartesian_prod, combinations, vander, _chunk_cat; and
 // complex numbers from their parts.
 #include "core/sym/sym_int.h"
-#include "ops/decided.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/promotion.h"

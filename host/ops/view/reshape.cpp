@@ -1,5 +1,4 @@
 // Views with other dimensions over the same elements in the same order, and their copies.
-#include "ops/decided.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
 

@@ -1,6 +1,5 @@
 // Views of parts of a tensor: slices, single indices, splits; and copies of a tensor with a part
 // written.
-#include "ops/decided.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"

@@ -5,7 +5,10 @@
 
 #include "graph/text/parse.h"
 #include "graph/text/print.h"
+#include "ops/decompose.h"
 #include "ops/op_table.h"
+
+#include <tenon/tenon.h>
 
 namespace tenon {
 namespace {
@@ -39,6 +42,22 @@ graph {
   LowerOptions options;
   options.decomposes = decomposition_set("core_aten", {});
   EXPECT_THAT(to_text(*lower_inference(*graph, options).graph), Not(HasSubstr("silu")));
+}
+
+TEST(Decompose, MaskedFillKeepsTheOrderOfItsInput) {
+  Tensor mask = ones({4, 3}, Dtype::bool_), value = full({}, 2.0);
+  for (const Tensor& x : {ones({3, 4}).t(), ones({4, 3}), ones({3, 1}).expand({3, 4}).t()}) {
+    Value number[] = {Value::of(x), Value::of(mask), Value::of(Number(2))};
+    Value tensor[] = {Value::of(x), Value::of(mask), Value::of(value)};
+    Value results[2];
+    decompose({&entry_of(op_id("aten.masked_fill.Scalar")), number, &results[0], 3, 1});
+    decompose({&entry_of(op_id("aten.masked_fill.Tensor")), tensor, &results[1], 3, 1});
+    for (Value& result : results) {
+      Tensor filled = take<Tensor>(result), expected = masked_fill(x, mask, 2);
+      EXPECT_EQ(to_text(filled.strides()), to_text(expected.strides()));
+      EXPECT_TRUE(equal(filled, expected));
+    }
+  }
 }
 
 }  // namespace

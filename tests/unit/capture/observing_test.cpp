@@ -144,6 +144,16 @@ TEST_P(Observing, ALimitTellsTheLatestReasonsAndWhatHelps) {
   EXPECT_THAT(text, EndsWith("gives another value; raise the limit"));
 }
 
+TEST_P(Observing, ALimitAdvisesNothingOnSizesWhereATextIsAnother) {
+  auto body = [](const Tensor& x, const std::string& text) { return x * double(text.size()); };
+  std::string text = text_at_limit(body, with({.recompile_limit = 2, .pure = true}), [&](auto& f) {
+    for (const char* end : {"0", "10", "100"})
+      f(ones({2}), std::string(": size at dimension ") + end);
+  });
+  EXPECT_THAT(text, HasSubstr("size at dimension 100'"));
+  EXPECT_THAT(text, EndsWith("'; raise the limit"));
+}
+
 TEST_P(Observing, BreaksAreToldWithFileAndLine) {
   std::vector<std::string> texts;
   auto watch = compiler::on_event([&](const Event& e) {
@@ -273,6 +283,32 @@ TEST(Explain, OneCallShowsGraphsBreaksAndGuards) {
   other(ones({2}));
   EXPECT_EQ(other.stats().compiles, 1);  // was not reset
   EXPECT_EQ(other.stats().calls, 2);
+}
+
+TEST(Explain, BreaksOfAllKindsHaveFileAndLine) {
+  Tensor w = ones({2}).requires_grad_(), other = ones({2});
+  auto apart = disable([](const Tensor& t) { return t + 1.0; }, {.reason = "it prints"});
+  Explanation found = explain(
+      [&](const Tensor& x) {
+        Tensor y = apart(x * 2.0) * w;
+        y.sum().backward();
+        manual_seed(7);
+        Tensor z = rand({2}) * x;
+        set_rng_state(rng_state());
+        Tensor needs = z * 2.0 + other;
+        other.requires_grad_();
+        Tensor d = autograd::grad({(needs.detach() * w).sum()}, {w})[0];
+        y.detach().set_grad(d);
+        return d * 2.0;
+      },
+      ones({2}));
+  EXPECT_GE(found.break_reasons.size(), 5u);
+  for (const char* what :
+       {"disable (it prints) at ", "backward() at ", "the random seed is set at ",
+        "the state of the random numbers is read at ", "requires_grad_() at ", "grad() at "})
+    EXPECT_THAT(found.break_reasons, Contains(HasSubstr(what)));
+  for (const std::string& reason : found.break_reasons)
+    EXPECT_THAT(reason, HasSubstr("observing_test.cpp:"));
 }
 
 TEST(Explain, ACompiledCallableStandsForItsOriginal) {

@@ -118,6 +118,33 @@ TEST_F(Observable, ReproLevelFourWritesWhereNumbersAreWrong) {
   EXPECT_THAT(dumps(), Contains("repro.tng"));
 }
 
+// The output depends on the input as it was, not on what was written there.
+TEST_F(Observable, ReproLevelFourComparesGradientsOfInputsThatAreWritten) {
+  auto scope = repro("dynamo", 4);
+  for (const char* backend : {"eager", "eager_debug", "aot_eager"}) {
+    Tensor w = ones({2}).requires_grad_(), product = w * 1;
+    auto add = compile([&](const Tensor& x) { return x.add_(w) * 2; }, {.backend = backend});
+    EXPECT_EQ(message_of([&] { add(ones({2})); }), "no error") << backend;
+    auto scale = compile(
+        [&](const Tensor& x) {
+          product.view({2}).mul_(2);
+          return product * x;
+        },
+        {.backend = backend});
+    EXPECT_EQ(message_of([&] { scale(ones({2})).sum().backward(); }), "no error") << backend;
+    EXPECT_EQ(w.grad().to_vector<float>(), (std::vector<float>{2, 2})) << backend;
+  }
+}
+
+// Operations refuse that backward; code of the whole graph has it, unless it runs op by op.
+TEST_F(Observable, ReproLevelFourTakesABackwardThatOperationsRefuse) {
+  auto scope = repro("dynamo", 4);
+  Tensor w = full({2}, 3.0).requires_grad_();
+  auto square = compile([](const Tensor& x) { return x.mul_(x); }, {.backend = "aot_eager"});
+  EXPECT_EQ(message_of([&] { square(w * 1).sum().backward(); }), "no error");
+  EXPECT_EQ(w.grad().to_vector<float>(), (std::vector<float>{6, 6}));
+}
+
 TEST_F(Observable, ReproToleranceIsThatOfTheCheck) {
   auto passes = [&](double amount_of_error, double tolerance) {
     auto scope = repro("dynamo", 4);

@@ -1,6 +1,7 @@
 // Making failing graphs smaller, with judges that look at the graph only.
 #include "debug/minify/minify.h"
 #include "core/sym/shape_env.h"
+#include "debug/minify/judge.h"
 
 #include "graph/text/parse.h"
 #include "graph/text/print.h"
@@ -52,6 +53,21 @@ graph @f {
   output %e, %b
 }
 )";
+
+// The input that is written is a result by the end of the run, which the output need not depend on.
+TEST(Judge, AsksForGradientsOfInputsThatStayLeaves) {
+  auto graph = parse_graph(R"(tng 1
+graph @f {
+  input %x: f32[3] alias 1
+  input %w: f32[3] requires_grad
+  %a: f32[3] requires_grad alias 1 = aten.add_.Tensor(%x, %w)
+  %b: f32[3] requires_grad = aten.mul.Scalar(%a, 2)
+  output %b
+}
+)");
+  auto tell = [](std::string_view) {};
+  EXPECT_EQ(judge_graph(graph, {}, {.backend = "aot_eager", .grad = true}, tell), "");
+}
 
 TEST(Minify, LeavesTheOneNodeThatFails) {
   Minified out = minified(candidate_of(chain), fails_with("aten.tanh.default"));

@@ -94,10 +94,29 @@ TEST_P(Lbfgs, CallsACompiledClosureAndIsCalledInACompiledBody) {
     inner.optimizer.step([&] { return closure(); });
     EXPECT_EQ(difference(body(zeros({2})), loss.detach(), 1e-6), "");
   }
+  EXPECT_GT(closure.stats().compiles, 0);
+  EXPECT_EQ(closure.stats().eager_calls, 0);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(difference(inner.parameters[i], plain.parameters[i]), "");
     EXPECT_EQ(difference(outer.parameters[i], plain.parameters[i]), "");
   }
+}
+
+// Steps are no two alike: numbers that they read from data are arguments of their operations.
+TEST_P(Lbfgs, InACompiledBodyCompilesOnce) {
+  Problem problem(GetParam());
+  auto body = compile(
+      [&](const Tensor& x) {
+        return problem.optimizer.step([&] { return problem(); }).detach() + x.sum();
+      },
+      {.backend = "aot_eager"});
+  body(zeros({2}));
+  int64_t compiles = body.stats().compiles;
+  for (int step = 0; step < 6; ++step) body(zeros({2}));
+  EXPECT_EQ(body.stats().compiles, compiles);
+  EXPECT_LE(compiles, 2);
+  EXPECT_NE(body.explain().find("LBFGS::step() at "), std::string::npos) << body.explain();
+  EXPECT_NE(body.explain().find("lbfgs_test.cpp:"), std::string::npos) << body.explain();
 }
 
 std::vector<std::string> case_names() {

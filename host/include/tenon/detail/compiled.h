@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <tuple>
 #include <typeindex>
@@ -371,7 +372,7 @@ TENON_API bool is_following();
 /// leave_disabled; returns what leave_disabled needs, null when nothing is recorded. An announced
 /// break is none that callables which must be one graph forbid.
 TENON_API void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what,
-                               bool is_announced = false);
+                               std::source_location where, bool is_announced = false);
 TENON_API void leave_disabled(void* token);
 /// Suspends recording until leave_disabled, for code that gets no tensor of the body.
 TENON_API void* pause_recording();

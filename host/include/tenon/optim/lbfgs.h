@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <optional>
+#include <source_location>
 
 namespace tenon::optim {
 
@@ -29,8 +30,8 @@ struct LBFGSOptions {
   bool maximize = false;
 };
 
-/// One group of floating parameters. step() looks at data after each call of the closure, so it cuts
-/// a compiled body; the closure may be a compiled callable.
+/// One group of floating parameters. step() looks at data after each call of the closure: in a compiled
+/// body it cuts the graph and runs as it is, as in a NoCompile. The closure may be a compiled callable.
 class TENON_API LBFGS : public Optimizer {
  public:
   explicit LBFGS(const std::vector<Tensor>& parameters, const LBFGSOptions& options = {});
@@ -38,7 +39,8 @@ class TENON_API LBFGS : public Optimizer {
   /// `closure` clears the gradients, computes the loss, calls backward() and returns the loss.
   /// Returns what its first call gave. What it throws leaves the parameters where they were at that
   /// call, and the next step goes on from there.
-  Tensor step(const std::function<Tensor()>& closure);
+  Tensor step(const std::function<Tensor()>& closure,
+              std::source_location where = std::source_location::current());
 
   /// "group.0.lr", "lbfgs.numbers" and, once there was a step, "lbfgs.direction",
   /// "lbfgs.previous_grad", "lbfgs.grad_change.<i>" and "lbfgs.step.<i>", the oldest first: flat.
