@@ -14,6 +14,7 @@
 #include "core/sym/shape_env.h"
 #include "core/tensor/exposure.h"
 #include "core/tensor/tensor_impl.h"
+#include "report/dumps.h"
 
 #include <tenon/compiler.h>
 #include <tenon/nested_region.h>
@@ -226,13 +227,20 @@ bool is_compiling() { return thread_modes.tracer != nullptr; }
 void set_deterministic(bool on) { thread_modes.deterministic = on; }
 bool is_deterministic() { return thread_modes.deterministic; }
 
+std::string user_location(std::source_location where) {
+  return message("{}:{}", report::shown_path(where.file_name()), where.line());
+}
+
+std::string at_place(std::source_location where) {
+  return where.line() ? message(" at {}", user_location(where)) : std::string();
+}
+
 void require_breaks_allowed(std::string_view what, std::source_location where) {
   if (!errors_on_break) [[likely]]
     return;
   fail(ErrorCode::graph_break,
        "{}{} needs a graph break, which compiler::ErrorOnGraphBreak forbids here; keep it out of "
-       "the "
-       "compiled callable, or allow it with ErrorOnGraphBreak(false) around it",
+       "the compiled callable, or allow it with ErrorOnGraphBreak(false) around it",
        what, at_place(where));
 }
 

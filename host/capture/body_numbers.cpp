@@ -1,6 +1,7 @@
 // Lifting numbers of the body.
 #include "capture/body_numbers.h"
 
+#include "capture/earlier_turns.h"
 #include "config/flags.h"
 #include "core/error.h"
 #include "core/sym/shape_env.h"
@@ -43,14 +44,16 @@ bool BodyNumbers::is_wanted(Number plain, const NumberPlace& place) const {
   if (plain.is_integer() && nn::n_static_modules) return false;
   if (is_meant_otherwise(plain)) return false;
   if (wanted_ && wanted_->contains(place)) return true;
-  std::optional<Number> before = earlier_ ? earlier_(place) : std::nullopt;
-  return before && before->kind() == plain.kind() && before->word() != plain.word() &&
-         !is_meant_otherwise(*before);
+  auto is_another = [&](std::optional<Number> before) {
+    return before && before->kind() == plain.kind() && before->word() != plain.word() &&
+           (before->is_symbolic() || !is_meant_otherwise(*before));
+  };
+  return (earlier_ && is_another(earlier_(place))) || is_another(turns_.other_number(place, plain));
 }
 
 void BodyNumbers::lift(uint32_t step, const OpEntry& op, std::span<Value> args,
                        ArgumentLists& lists) {
-  if (is_paused || (!wanted_ && !earlier_)) return;
+  if (is_paused || (!wanted_ && !earlier_ && turns_.are_none())) return;
   for (uint32_t a = 0; a < args.size() && a < op.schema.args.size(); ++a) {
     if (!may_be_symbol(op.schema.args[a])) continue;
     Value& arg = args[a];

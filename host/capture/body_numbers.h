@@ -5,7 +5,8 @@
 // constant of the recording. A later recording of a body that has left the path of the first one
 // compares its numbers with those of the path: where the same operation gets another number, or the
 // same slot a tensor of another size, a symbol stands there, whose value each run gives. Such places
-// are remembered for recordings to come. Captured tensors of equal sizes share a symbol, as caches of
+// are remembered for recordings to come. So are numbers in which the turns of a loop differ that ends
+// a segment in each. Captured tensors of equal sizes share a symbol, as caches of
 // a network's layers grow together. What a recording takes for granted about the symbol is checked
 // as soon as a run has given it. Flags dynamo.specialize_int and specialize_float keep numbers
 // constants, dynamo.automatic_dynamic_shapes sizes, and dynamo.force_parameter_static_shapes those
@@ -55,12 +56,15 @@ struct GivenNumbers {
 /// or the run says nothing about it.
 using EarlierNumber = std::function<std::optional<Number>(const NumberPlace& place)>;
 
+class EarlierTurns;
+
 class BodyNumbers {
  public:
-  /// Of places in `wanted`, and of those where `earlier` has another number.
+  /// Of places in `wanted`, and of those where `earlier` or `turns`, which stay where they are, have
+  /// another number.
   BodyNumbers(ShapeEnv& env, std::shared_ptr<const std::set<NumberPlace>> wanted,
-              EarlierNumber earlier)
-      : env_(env), wanted_(std::move(wanted)), earlier_(std::move(earlier)) {}
+              EarlierNumber earlier, const EarlierTurns& turns)
+      : env_(env), wanted_(std::move(wanted)), earlier_(std::move(earlier)), turns_(turns) {}
 
   /// Puts symbols for such numbers among the arguments of operation number `step`.
   void lift(uint32_t step, const OpEntry& op, std::span<Value> args, ArgumentLists& lists);
@@ -84,6 +88,7 @@ class BodyNumbers {
   ShapeEnv& env_;
   std::shared_ptr<const std::set<NumberPlace>> wanted_;
   EarlierNumber earlier_;
+  const EarlierTurns& turns_;
   std::vector<std::pair<SymInt, uint32_t>> size_symbols_;  // with their numbers
 };
 

@@ -7,6 +7,7 @@
 #include "ops/op_table.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tenon {
 
@@ -110,11 +111,28 @@ std::optional<SymbolBinding> size_that_is(const Graph& graph, const Expr* symbol
   return std::nullopt;
 }
 
+// Which of the symbols a graph mentions, by their numbers.
+std::vector<bool> are_mentioned(Graph& graph, std::span<const SymbolInfo> symbols) {
+  std::vector<SymbolBinding> own = std::exchange(graph.symbols, {});
+  for (const SymbolInfo& symbol : symbols) graph.symbols.push_back({symbol.expr, no_value, -1});
+  SymbolUse use(graph);
+  std::vector<bool> are(symbols.size());
+  auto mention = [&](uint32_t number) { are[number] = true; };
+  for (const Node& node : graph.nodes()) use.each_of(node, mention);
+  for (const GraphValue& value : graph.values()) use.each_of(value, mention);
+  graph.symbols = std::move(own);
+  return are;
+}
+
 }  // namespace
 
-void DataSymbols::bind(Graph& graph) {
-  for (const SymbolInfo& symbol : env_.symbols()) {
-    if (!symbol.is_known_before_run()) continue;
+void DataSymbols::bind(Graph& graph, Bound which) {
+  std::span<const SymbolInfo> symbols = env_.symbols();
+  std::vector<bool> are(symbols.size(), true);
+  if (which == Bound::mentioned) are = are_mentioned(graph, symbols);
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    const SymbolInfo& symbol = symbols[i];
+    if (!symbol.is_known_before_run() || !are[i]) continue;
     std::optional<SymbolBinding> binding = size_that_is(graph, symbol.expr);
     if (!binding) {
       Number scalar = symbol.kind == ExprKind::real ? Number(SymFloat::from_expr(symbol.expr))

@@ -19,7 +19,6 @@
 #include "ops/forms/history.h"
 #include "ops/op_table.h"
 #include "report/compile_record.h"
-#include "report/dumps.h"
 #include "report/events.h"
 #include "report/log.h"
 #include "report/observers.h"
@@ -72,14 +71,6 @@ Trace* Trace::current() {
   return thread_modes.tracer ? current_trace : nullptr;
 }
 
-std::string user_location(std::source_location where) {
-  return message("{}:{}", report::shown_path(where.file_name()), where.line());
-}
-
-std::string at_place(std::source_location where) {
-  return where.line() ? message(" at {}", user_location(where)) : std::string();
-}
-
 Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRunner run_segment)
     : fullgraph(policy.fullgraph),
       callable(policy.callable),
@@ -88,7 +79,8 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
       recorder_(env_),
       inputs_(leaves, recorder_, policy.state),
       symbols_(leaves, recorder_, policy),
-      numbers_(*env_, policy.body_numbers, policy.earlier_number),
+      turns_(policy.compares_turns),
+      numbers_(*env_, policy.body_numbers, policy.earlier_number, turns_),
       keep_empty_(policy.keep_empty),
       calls_backward_(policy.calls_backward) {
   recording_.shape_env = env_;
@@ -150,6 +142,7 @@ void Trace::set_hooks() {
     log_recorded(recorder_.graph(), id);
     if (is_on_tape()) recording_.grads_on.push_back(thread_modes.grad_enabled);
     n_steps_ += !is_assertion(recorder_.graph().node(id));
+    turns_.pass(recorder_.graph().node(id));
     inputs_.check_writes(call);
     inputs_.written.note(call, inputs_.stand_ins);
     note_places(inputs_, call);
@@ -285,7 +278,7 @@ void Trace::flush() {
                   .units = units_.take(),
                   .writes = mutates_};
   if (mutates_) segment.overlaps = inputs_.segment_overlaps();
-  symbols_.bind(*segment.graph);
+  symbols_.bind(*segment.graph, DataSymbols::Bound::mentioned);
   if (is_on_tape()) forget_tape(*segment.graph);
   std::vector<detail::TensorHead*> heads = inputs_.segment_heads(segment.graph->inputs().size());
   segment.inputs.resize(heads.size());
@@ -305,6 +298,7 @@ void Trace::flush() {
     symbols_.take_rules();
   }
   if (failure) recording_.why_not_followed = "an operation has failed";
+  turns_.add(segment.graph);
   recording_.segments.push_back(std::move(segment));
   for (size_t i = 0; i < n_alive; ++i) {
     impl_of(alive[i])->ensure_extra().concrete = results[i];
@@ -330,6 +324,7 @@ void Trace::resume(const Recording& left, const Path& path, size_t n_parts, cons
   has_mutated_ = true;
   for (const Path::Part& part : path.parts().first(n_parts)) {
     recording_.segments.push_back(*part.segment);
+    turns_.add(part.segment->graph);
     n_steps_ = static_cast<uint32_t>(part.end_step);
     for (uint32_t object : part.outputs) {
       inputs_.set_origin(frame.objects[object], {ValueOrigin::Kind::graph, n_made_++});
@@ -477,7 +472,7 @@ void Trace::finish_graph(std::span<const Tensor> body_outputs) {
   recording_.requests = std::move(requests_);
   recording_.values_before.resize(recording_.graph->values().size(), no_value);
   if (is_on_tape()) forget_tape(*recording_.graph);
-  symbols_.bind(*recording_.graph);
+  symbols_.bind(*recording_.graph, DataSymbols::Bound::all);
   recording_.inputs = inputs_.segment_origins();
   recording_.inputs.resize(recording_.graph->inputs().size());
 }

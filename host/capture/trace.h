@@ -15,6 +15,7 @@
 
 #include "autograd/tape.h"
 #include "capture/data_symbols.h"
+#include "capture/earlier_turns.h"
 #include "capture/inputs.h"
 #include "capture/op_units.h"
 #include "capture/recording.h"
@@ -145,6 +146,7 @@ class Trace {
   GraphRecorder recorder_;
   TraceInputs inputs_;
   DataSymbols symbols_;
+  EarlierTurns turns_;
   BodyNumbers numbers_;
   TouchedGradients gradients_, early_gradients_;
   AliasesOfTape aliases_;
@@ -156,9 +158,9 @@ class Trace {
   std::vector<const Expr*> earlier_conditions_;  // of segments that ran before, over that
   const detail::Body* body_ = nullptr;
   const bool keep_empty_;
+  std::atomic<bool>* const calls_backward_;
   bool is_done_ = false;
   uint32_t n_steps_ = 0;      // operations so far
-  std::atomic<bool>* const calls_backward_;
   uint32_t n_made_ = 0;       // outputs of segments so far
   bool mutates_ = false;      // in this segment
   bool has_mutated_ = false;  // in any

@@ -32,6 +32,7 @@ struct TracePolicy {
   std::atomic<bool>* calls_backward = nullptr;  ///< set where it turns out that the body does
   /// Places of numbers of the body that have changed; null: none.
   std::shared_ptr<const std::set<NumberPlace>> body_numbers;
+  bool compares_turns = false;   ///< numbers in which turns of a loop differ are the body's, too
   EarlierNumber earlier_number;  ///< of a body that has run along a path so far; null: it has not
   std::string callable;          ///< its name, for reports
   std::shared_ptr<const std::vector<Tensor>> state;  ///< what may be written; null: anything

@@ -55,6 +55,7 @@ std::unique_ptr<Trace> trace_like(Site& site, const Leaves& leaves, const Path* 
   if (like) {
     take_symbols_of(like->recorded.guards, policy);
     policy.earlier_number = {};
+    policy.compares_turns = false;
   }
   auto trace = std::make_unique<Trace>(leaves, policy, segment_runner(site));
   trace->leaves_body_out = site.skips_bodies();

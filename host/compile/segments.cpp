@@ -8,7 +8,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/sym/shape_env.h"
-#include "core/sym/sym_expr.h"
+#include "core/sym/sym_simplify.h"
 #include "graph/hash.h"
 #include "runtime/limits.h"
 
@@ -21,10 +21,26 @@ using detail::Site;
 
 namespace {
 
+// A condition over some of its symbols: others are what they were in the run that was recorded. Null
+// where that is not known.
+const Expr* over_known(const Expr* condition, const ShapeEnv& env,
+                       FunctionRef<bool(const Expr*)> is_known) {
+  bool all = true;
+  const Expr* out = substitute(condition, [&](const Expr* symbol) -> const Expr* {
+    if (is_known(symbol)) return nullptr;
+    std::optional<SymValue> value = env.info(symbol).hint;
+    bool is_number = value && value->kind == ExprKind::integer;
+    all = all && is_number;
+    return is_number ? intern_integer(value->integer()) : nullptr;
+  });
+  return all ? out : nullptr;
+}
+
 // Code holds for the sizes that the backend asked for and what the recording before the segment
 // had decided on or asserted, which lowering relies on: conditions over the symbols of the graph
-// that are known before it runs. What its own nodes compute, it asserts itself. Nothing when all
-// that cannot be told from these symbols.
+// that are known before it runs. What its own nodes compute, it asserts itself. The code does not
+// depend on symbols that the graph lacks, so it holds as soon as there are values for them that fit,
+// such as those of the recorded run. Nothing when that cannot be told.
 std::optional<SymProgram> segment_conditions(const Graph& graph, const Artifact& artifact) {
   const ShapeEnv& env = *graph.shape_env;
   std::vector<const Expr*> known, computed, conditions = artifact.guards;
@@ -40,8 +56,9 @@ std::optional<SymProgram> segment_conditions(const Graph& graph, const Artifact&
       continue;
     }
     if (std::ranges::none_of(used, is_in(known))) continue;
-    if (!std::ranges::all_of(used, is_in(known))) return std::nullopt;
-    conditions.push_back(condition);
+    const Expr* own = over_known(condition, env, is_in(known));
+    if (!own) return std::nullopt;
+    conditions.push_back(own);
   }
   return SymProgram::compile(known, conditions);
 }

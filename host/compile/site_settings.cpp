@@ -102,6 +102,7 @@ TracePolicy policy_of(Site& site, const Leaves& leaves, const Path* left) {
   if (site.options.dynamic == false || !backend_takes_symbols(site)) return policy;
   policy.body_numbers = site.memory.body_numbers;
   bool has_others = site.versions.size() > 0 && !site.skips_bodies();
+  policy.compares_turns = !site.skips_bodies();
   if (left || has_others) policy.earlier_number = earlier_paths(site, leaves, left);
   return policy;
 }

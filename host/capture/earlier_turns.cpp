@@ -1,0 +1,69 @@
+// Which segments go on alike.
+#include "capture/earlier_turns.h"
+
+#include "capture/follow/path.h"
+#include "core/sym/shape_env.h"
+#include "graph/symbol_use.h"
+
+#include <algorithm>
+
+namespace tenon {
+
+namespace {
+
+// How many looks at data a turn of a loop may have.
+constexpr size_t most_segments = 8;
+
+std::optional<Number> number_in(const Value& arg, int32_t element) {
+  if (element < 0) return arg.is_number() ? std::optional(arg.number()) : std::nullopt;
+  auto at = static_cast<uint32_t>(element);
+  if (arg.tag != Tag::ints || at >= arg.count) return std::nullopt;
+  return Number(arg.as<SymInt>()[at]);
+}
+
+bool is_of_body(const Graph& graph, Number n) {
+  return std::ranges::any_of(graph.shape_env->symbols(), [n](const SymbolInfo& symbol) {
+    return symbol.expr == expression_of(n) && symbol.source.kind == SymbolSource::Kind::body_number;
+  });
+}
+
+}  // namespace
+
+void EarlierTurns::skip_assertions(Turn& turn) {
+  while (turn.next < turn.graph->nodes().size() && is_assertion(turn.graph->node(turn.next)))
+    ++turn.next;
+}
+
+void EarlierTurns::add(std::shared_ptr<const Graph> segment) {
+  if (!looks_) return;
+  if (segments_.size() == most_segments) segments_.erase(segments_.begin());
+  segments_.push_back(std::move(segment));
+  alike_.clear();
+  for (const auto& graph : segments_) skip_assertions(alike_.emplace_back(graph));
+}
+
+void EarlierTurns::pass(const Node& node) {
+  if (alike_.empty() || is_assertion(node)) return;
+  std::erase_if(alike_, [&](Turn& turn) {
+    bool is_alike =
+        turn.next < turn.graph->nodes().size() && turn.graph->node(turn.next).op == node.op;
+    ++turn.next;
+    skip_assertions(turn);
+    return !is_alike;
+  });
+}
+
+std::optional<Number> EarlierTurns::other_number(const NumberPlace& place, Number plain) const {
+  for (const Turn& turn : alike_) {
+    if (turn.next >= turn.graph->nodes().size()) continue;
+    const Node& node = turn.graph->node(turn.next);
+    if (node.op != place.op || place.arg >= node.args.size()) continue;
+    std::optional<Number> number = number_in(node.args[place.arg], place.element);
+    bool is_another = number && (number->is_symbolic() ? is_of_body(*turn.graph, *number)
+                                                       : number->word() != plain.word());
+    if (is_another) return number;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tenon
