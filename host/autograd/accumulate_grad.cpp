@@ -46,7 +46,6 @@ std::vector<Tensor> AccumulateGrad::apply(std::vector<Tensor> grads) {
   if (!grads[0].defined() || !leaf_.requires_grad()) return {};
   if (thread_modes.tracer) gradient_touched_slot(leaf_, true);
   GradState& state = ensure_state(leaf_);
-  std::vector<PostAccumulate> after;
   {
     std::lock_guard guard(state.lock);
     if (!state.grad.defined()) {
@@ -56,7 +55,12 @@ std::vector<Tensor> AccumulateGrad::apply(std::vector<Tensor> grads) {
     } else {
       state.grad.add_(grads[0]);  // in place: optimisers and callers hold this very tensor
     }
-    after = state.after_accumulate;
+  }
+  GradState& hooked = state_with_hooks(leaf_);
+  std::vector<PostAccumulate> after;
+  {
+    std::lock_guard guard(hooked.lock);
+    after = hooked.after_accumulate;
   }
   for (const auto& hook : after) hook.call(leaf_);
   return {};

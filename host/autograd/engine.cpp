@@ -260,7 +260,7 @@ std::atomic<int32_t> n_pass_takers{0};
 // Hooks may register and remove others: the lists are copied.
 void run_tensor_hooks(Node& node, std::vector<Tensor>& grads) {
   if (const auto* leaf = dynamic_cast<AccumulateGrad*>(&node)) {
-    GradState& state = ensure_state(leaf->leaf());
+    GradState& state = state_with_hooks(leaf->leaf());
     for (const auto& hook : std::vector(state.hooks)) apply_hook(hook.call, grads[0]);
   }
   if (!node.hooks) return;

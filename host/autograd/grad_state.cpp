@@ -30,6 +30,11 @@ GradState& ensure_state(const Tensor& t) {
   return static_cast<GradState&>(*impl->grad);
 }
 
+GradState& state_with_hooks(const Tensor& leaf) {
+  Tensor real = leaf.is_fake() ? object_behind_slot(leaf) : Tensor();
+  return ensure_state(real.defined() ? real : leaf);
+}
+
 std::shared_ptr<Node> node_of(const Tensor& t) {
   if (const Tensor* object = stands_for(t)) return node_of(*object);
   refresh_view(t);

@@ -30,6 +30,9 @@ struct GradState : GradAttachment {
 
 GradState* state_of(const Tensor& t);  ///< null when there is none
 GradState& ensure_state(const Tensor& t);
+/// Where the hooks of a leaf are: of an argument of a body, which is a fake, those of the tensor that
+/// it stands for.
+GradState& state_with_hooks(const Tensor& leaf);
 
 /// The node that made `t`, null for leaves. Of a view whose base was written in place since it was
 /// made, a new node that reads from the base.

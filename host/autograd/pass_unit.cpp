@@ -107,7 +107,8 @@ class TapeFacts {
     const Tensor& leaf = node.leaf();
     GradState& state = ensure_state(leaf);
     std::lock_guard guard(state.lock);
-    bool is_plain = state.hooks.empty() && state.after_accumulate.empty() && !state.retained;
+    const GradState& hooked = state_with_hooks(leaf);
+    bool is_plain = hooked.hooks.empty() && hooked.after_accumulate.empty() && !state.retained;
     if (!is_plain || !leaf.requires_grad()) return false;
     // That of an argument is met with its first use.
     if (leaf.is_fake() && !state.grad.defined())

@@ -57,9 +57,7 @@ class BodyRecorder {
     size_t n_own = inputs.size();
     Tensors stand_ins;  // of captured_, by position
     recorder.import = [&](const Tensor& t) { return stand_in(recorder, t, stand_ins); };
-    recorder.lift = [&](const Tensor& real) {
-      return stand_in(recorder, outer_.as_fake(real), stand_ins);
-    };
+    recorder.lift = [&](const Tensor& real) { return stand_in(recorder, real, stand_ins); };
     BodyScope forbids_looking(message("inside of a body of {}", place_of(site_)));
     RecordScope scope(recorder);
     Tensors fakes;
@@ -82,7 +80,10 @@ class BodyRecorder {
 
   /// Calls the op on the operands, with what the bodies have captured as the last of them.
   Tensors call(const OpEntry& op, std::vector<Value> before, std::vector<Tensors> lists) {
-    lists.back().insert(lists.back().end(), captured_.begin(), captured_.end());
+    std::vector<std::vector<TensorMeta>> metas;
+    for (const Tensors& list : lists) metas.push_back(metas_of(list, site_));
+    std::ranges::copy(metas_of(captured_, site_), std::back_inserter(metas.back()));
+    lists.back().insert(lists.back().end(), named_.begin(), named_.end());
     std::vector<Value> args = std::move(before);
     for (size_t b = 0; b < bodies_.size(); ++b) {
       for (size_t i = bodies_[b]->inputs().size() - n_own_[b]; i < captured_.size(); ++i) {
@@ -94,11 +95,7 @@ class BodyRecorder {
       bind_shown_symbols(*bodies_[b]);
       args.push_back(keep_body(outer_.graph(), bodies_[b]));
     }
-    std::vector<std::vector<TensorMeta>> metas;
-    for (const Tensors& list : lists) {
-      metas.push_back(metas_of(list, site_));
-      args.push_back(Value::of(TensorList(list)));
-    }
+    for (const Tensors& list : lists) args.push_back(Value::of(TensorList(list)));
     std::vector<const Graph*> graphs;
     for (const auto& body : bodies_) graphs.push_back(body.get());
     std::string problem = control_flow_problem(control_flow_of(op), graphs, metas);
@@ -122,7 +119,10 @@ class BodyRecorder {
     auto known =
         std::ranges::find_if(captured_, [&](const Tensor& c) { return same_head(c, outer); });
     auto at = static_cast<size_t>(known - captured_.begin());
-    if (known == captured_.end()) captured_.push_back(outer);
+    if (known == captured_.end()) {
+      captured_.push_back(outer);
+      named_.push_back(t);
+    }
     if (at == stand_ins.size()) stand_ins.push_back(add_captured(recorder, outer));
     return stand_ins[at];
   }
@@ -130,6 +130,7 @@ class BodyRecorder {
   BodySite site_;
   GraphRecorder& outer_;
   Tensors captured_;  // fakes of the recording around
+  Tensors named_;     // the same as the body names them: the tape knows leaves by that
   std::vector<std::shared_ptr<Graph>> bodies_;
   std::vector<size_t> n_own_;  // by body: inputs that are not captured
 };

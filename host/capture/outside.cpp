@@ -2,6 +2,7 @@
 // keeps beyond it.
 #include "capture/outside.h"
 
+#include "autograd/saved/saved_tensor_hooks.h"
 #include "capture/trace.h"
 #include "config/flags.h"
 #include "core/arguments.h"
@@ -16,10 +17,14 @@ namespace tenon {
 
 constinit thread_local int32_t n_uncompiled_scopes = 0;
 
-NoCompile::NoCompile(std::string_view reason, std::source_location where) {
+static void begin_uncompiled(std::string_view reason, std::source_location where) {
   if (Trace* trace = is_uncompiled() ? nullptr : Trace::current())
     trace->graph_break(reason, where);
   ++n_uncompiled_scopes;
+}
+
+NoCompile::NoCompile(std::string_view reason, std::source_location where) {
+  begin_uncompiled(reason, where);
 }
 NoCompile::~NoCompile() { --n_uncompiled_scopes; }
 
@@ -94,5 +99,13 @@ void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
       if (Tensor real = concrete_of(fake); real.defined())
         escape(fake, real, inputs_.is_made_here(fake));
 }
+
+namespace {
+
+const bool installed_outside = (
+    autograd::begin_saved_tensor_hooks_slot = [] { begin_uncompiled("SavedTensorHooks", {}); },
+    autograd::end_saved_tensor_hooks_slot = [] { --n_uncompiled_scopes; }, true);
+
+}  // namespace
 
 }  // namespace tenon

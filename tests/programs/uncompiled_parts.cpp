@@ -105,5 +105,23 @@ TENON_PROGRAM(AnExceptionEndsAScope, 1) {
   run.log(f.stats().compiles == (run.is_plain() ? 0 : 1));
 }
 
+TENON_PROGRAM(WhatIsSavedGoesThroughHooksOfTheBody, 4) {
+  Tensor w = row({1, 2}).requires_grad_();
+  int packed = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor h = x * w;
+    autograd::SavedTensorHooks halves(
+        [&](const Tensor& t) { return ++packed, std::make_shared<Tensor>(t * 0.5); },
+        [](const std::shared_ptr<void>& kept) { return *static_cast<Tensor*>(kept.get()); });
+    return (h * w).square().sum();
+  });
+  for (int i = 0; i < 4; ++i) {
+    w.set_grad({});
+    Tensor loss = f(row({1, float(i)}));
+    loss.backward();
+    run.log(loss.detach(), w.grad(), packed);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

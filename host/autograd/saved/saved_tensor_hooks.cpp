@@ -17,6 +17,7 @@ namespace {
 struct Hooks {
   SavedTensorHooks::Pack pack;
   SavedTensorHooks::Unpack unpack;
+  bool is_in_body;
 };
 
 std::vector<Hooks>& hooks_of_thread() { return ThreadObject<std::vector<Hooks>>::get(); }
@@ -29,12 +30,20 @@ WithoutSavedTensorHooks::WithoutSavedTensorHooks()
     : before_(std::exchange(leaves_hooks_out, true)) {}
 WithoutSavedTensorHooks::~WithoutSavedTensorHooks() { leaves_hooks_out = before_; }
 
+void (*begin_saved_tensor_hooks_slot)() = nullptr;
+void (*end_saved_tensor_hooks_slot)() = nullptr;
+
 SavedTensorHooks::SavedTensorHooks(Pack pack, Unpack unpack) {
   require(pack && unpack, "SavedTensorHooks: both pack and unpack must be given");
-  hooks_of_thread().push_back({std::move(pack), std::move(unpack)});
+  bool is_in_body = thread_modes.tracer != nullptr;
+  if (is_in_body) begin_saved_tensor_hooks_slot();
+  hooks_of_thread().push_back({std::move(pack), std::move(unpack), is_in_body});
 }
 
-SavedTensorHooks::~SavedTensorHooks() { hooks_of_thread().pop_back(); }
+SavedTensorHooks::~SavedTensorHooks() {
+  if (hooks_of_thread().back().is_in_body) end_saved_tensor_hooks_slot();
+  hooks_of_thread().pop_back();
+}
 
 namespace {
 

@@ -26,6 +26,11 @@ class WithoutSavedTensorHooks {
   bool before_;
 };
 
+/// Hooks begin and end in a body that is recorded or followed: between the two its operations run one by
+/// one, since the tape of a graph is made when the body is over. Filled in by capture/outside.cpp.
+extern void (*begin_saved_tensor_hooks_slot)();
+extern void (*end_saved_tensor_hooks_slot)();
+
 /// The tensor as the innermost hooks of this thread pack it; null where there are none.
 std::shared_ptr<const PackedTensor> pack(const Tensor& t);
 

@@ -63,20 +63,19 @@ void require_whole_gradient(const HookWish& wish, Trace& trace, uint32_t output)
   }
 }
 
-// The tape of fakes goes when the recording ends; what is hooked outside of it stays.
-HookHandle hook_on_tape(const Tensor& t, const HookWish& wish) {
-  GraphRecorder& recorder = recorder_of_thread();
-  bool is_made_here =
-      t.is_fake() && recorder.graph().value(recorder.value_of(t)).source == ValueSource::node;
-  require(is_made_here, ErrorCode::unsupported,
-          "{}: the tensor is from outside of a body that calls backward() and must be one graph; "
-          "leave out fullgraph, or call it outside of the body",
+// On the tape of a body, which goes when the body ends. Arguments and captured tensors stay, and so do
+// their hooks, which passes over that tape call where they are leaves. `real`: what a fake stands for.
+HookHandle hook_on_tape(const Tensor& t, const Tensor& real, const HookWish& wish) {
+  if (!real.defined()) return wish.attach(t);
+  require(real.is_leaf(), ErrorCode::unsupported,
+          "{}: an operation outside of a body that calls backward() and must be one graph has made "
+          "the tensor; leave out fullgraph, or call it outside of the body",
           wish.what);
-  return wish.attach(t);
+  return attach_now(wish, real);
 }
 
 HookHandle hook_in_trace(Trace& trace, const Tensor& t, const HookWish& wish) {
-  if (trace.is_on_tape()) return hook_on_tape(t, wish);
+  if (trace.is_on_tape()) return hook_on_tape(t, t.is_fake() ? concrete_of(t) : t, wish);
   Tensor fake = t.is_fake() ? t : trace.inputs().stand_ins.fake_of(t);
   if (!fake.defined()) return attach_now(wish, t);
   GraphRecorder& recorder = recorder_of_thread();
@@ -100,12 +99,10 @@ const bool installed_hooks = (
     autograd::hook_slot =
         [](const Tensor& t, HookWish wish) {
           Follower* follower = Follower::current();
-          if (follower && follower->is_on_tape()) {
-            bool is_made_here = t.is_fake() && !follower->walk().real_of(t).defined();
-            if (is_made_here) return wish.attach(t);
-          } else if (follower) {
+          if (follower && follower->is_on_tape())
+            return hook_on_tape(t, t.is_fake() ? follower->walk().real_of(t) : t, wish);
+          if (follower)
             if (auto taken = follower->takes_hook(t, wish)) return *std::move(taken);
-          }
           Trace* trace = Trace::current();
           require(trace != nullptr, ErrorCode::unsupported,
                   "{}: not supported while a graph tracer records", wish.what);
