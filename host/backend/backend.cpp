@@ -10,6 +10,7 @@
 #include "backend/life/load.h"
 #include "config/config.h"
 #include "config/flags.h"
+#include "core/sym/sym_int.h"
 #include "core/version.h"
 #include "report/log.h"
 
@@ -182,6 +183,9 @@ std::vector<BackendInfo> all_backends() {
 
 std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
                                                const CompileRequest& request) {
+  // What it asks about sizes goes to its graph, also in the middle of a recording with other symbols.
+  std::optional<ShapeEnvScope> sizes;
+  if (request.graph->shape_env) sizes.emplace(*request.graph->shape_env);
   BackendFunction user;
   {
     std::lock_guard lock(registry().making);

@@ -5,7 +5,6 @@
 #include "config/config.h"
 #include "core/dispatch.h"
 #include "core/error.h"
-#include "core/sym/shape_env.h"
 #include "core/tensor/layout_questions.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/interpret.h"
@@ -18,7 +17,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <optional>
 
 namespace tenon::compiler {
 
@@ -125,9 +123,6 @@ std::vector<Tensor> examples_of(const tenon::Graph& graph) {
 std::shared_ptr<Artifact> compile_with(const std::string& name, const BackendFunction& backend,
                                        const CompileRequest& request) {
   try {
-    // What the backend asks about sizes becomes a condition of its code.
-    std::optional<ShapeEnvScope> sizes;
-    if (request.graph->shape_env) sizes.emplace(*request.graph->shape_env);
     SymbolicTexts texts;
     CompiledCode code = backend(Graph(request.graph), examples_of(*request.graph));
     require(code != nullptr, "it returned no code");

@@ -20,7 +20,7 @@
 
 #include <tenon/compiler.h>
 
-#include <set>
+#include <map>
 
 namespace tenon {
 
@@ -50,8 +50,8 @@ namespace detail {
 namespace {
 
 std::mutex all_sites_lock;
-std::set<Site*>& all_sites() {
-  static auto* sites = new std::set<Site*>;
+std::map<Site*, std::weak_ptr<Site>>& all_sites() {
+  static auto* sites = new std::map<Site*, std::weak_ptr<Site>>;
   return *sites;
 }
 
@@ -132,9 +132,18 @@ void Site::reset() {
   for (Counters& c : counters) c.calls = c.hits = c.unserved = c.guard_failures = 0;
 }
 
+// Code that goes may take callables with it, whose sites ask for the lock.
+static std::vector<std::shared_ptr<Site>> sites_alive() {
+  std::vector<std::shared_ptr<Site>> sites;
+  std::lock_guard lock(all_sites_lock);
+  for (auto& [site, alive] : all_sites())
+    if (auto own = alive.lock()) sites.push_back(std::move(own));
+  return sites;
+}
+
 void each_site(FunctionRef<void(Site&)> f) {
   std::lock_guard lock(all_sites_lock);
-  for (Site* site : all_sites()) f(*site);
+  for (auto& [site, alive] : all_sites()) f(*site);
 }
 
 namespace {
@@ -182,7 +191,7 @@ std::shared_ptr<Site> make_site(const Options& options) {
   });
   write_summary_at_exit();
   std::lock_guard lock(all_sites_lock);
-  all_sites().insert(site.get());
+  all_sites().emplace(site.get(), site);
   return site;
 }
 
@@ -346,8 +355,7 @@ CallStats& CallStats::operator+=(const CallStats& other) {
 
 void reset() {
   forget_backward_slot();
-  std::lock_guard lock(detail::all_sites_lock);
-  for (detail::Site* site : detail::all_sites()) site->reset();
+  for (const auto& site : detail::sites_alive()) site->reset();
   forget_recordings();
   report::reset_counters();
   report::forget_warnings();

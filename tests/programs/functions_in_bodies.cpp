@@ -413,6 +413,31 @@ TENON_PROGRAM(AFunctionThatNoGradientReaches, 12) {
   }
 }
 
+// `backward` is compiled in the middle of a pass, whose symbols are others.
+TENON_PROGRAM(PassesInBodiesOfManySizes, 12) {
+  Tensor w = row({1, 2}).requires_grad_();
+  auto half = run.compile([](const Tensor& g) { return g * 0.5; });
+  auto f = run.compile([&](const Tensor& x) {
+    w.set_grad({});
+    Tensor h = x * w;
+    autograd::register_hook(h, [&](const Tensor& g) { return half(g); });
+    HalfCube::apply({h})[0].sum().backward();
+    return w.grad() * 1.0;
+  });
+  for (int n = 2; n < 9; ++n) run.log(f(ones({n, 2}) * 0.5));
+}
+TENON_PROGRAM_IN_ONE_GRAPH(PassesInBodiesOfManySizes, 12);
+
+TENON_PROGRAM(ResetsBetweenPasses, 8) {
+  Tensor w = row({1, 2}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) { return HalfCube::apply({x * w})[0].sum(); });
+  for (int i = 0; i < 6; ++i) {
+    f(row({1, float(i)})).backward();
+    run.log(w.grad());
+    if (i % 2) reset();
+  }
+}
+
 TENON_PROGRAM(FunctionsOfSeveralThreads, 12) {
   auto f = run.compile([](const Tensor& x, const Tensor& w) {
     Tensor h = HalfCube::apply({x * w})[0];
