@@ -14,6 +14,7 @@
 #include "core/sym/shape_env.h"
 #include "core/tensor/exposure.h"
 #include "core/tensor/tensor_impl.h"
+#include "nn/mode.h"
 #include "report/dumps.h"
 
 #include <tenon/compiler.h>
@@ -84,8 +85,8 @@ bool read_directly(const TensorImpl& impl, T& value) {
 }
 
 template <class T>
-T read_one(const Tensor& t, std::source_location where) {
-  const Tensor& real = readable(t, where.line() ? "item()" : "if (tensor)", where);
+T read_one(const Tensor& t, std::string_view what, std::source_location where) {
+  const Tensor& real = readable(t, what, where);
   require(real.numel().guard_int() == 1, "item: expected a tensor with one element, found {}",
           real);
   require(is_computing(real.dtype()), ErrorCode::unsupported, "item: dtype {} has no host number",
@@ -103,12 +104,14 @@ T read_one(const Tensor& t, std::source_location where) {
 namespace detail {
 
 int64_t item_int(const Tensor& t, std::source_location where) {
-  return read_one<int64_t>(t, where);
+  return read_one<int64_t>(t, "item()", where);
 }
 double item_double(const Tensor& t, std::source_location where) {
-  return read_one<double>(t, where);
+  return read_one<double>(t, "item()", where);
 }
-bool item_bool(const Tensor& t, std::source_location where) { return read_one<bool>(t, where); }
+bool item_bool(const Tensor& t, std::source_location where) {
+  return read_one<bool>(t, where.line() ? "item()" : "if (tensor)", where);
+}
 
 bool is_looked_at(const Tensor& fake) {
   const Follower* follower = Follower::current();
@@ -231,8 +234,15 @@ std::string user_location(std::source_location where) {
   return message("{}:{}", report::shown_path(where.file_name()), where.line());
 }
 
+// A place in the sources of this library tells nobody where to look.
+static bool is_ours(std::string_view file) {
+  std::string_view here = std::source_location::current().file_name();
+  return file.starts_with(here.substr(0, here.rfind("capture/")));
+}
+
 std::string at_place(std::source_location where) {
-  return where.line() ? message(" at {}", user_location(where)) : std::string();
+  bool is_shown = where.line() != 0 && !is_ours(where.file_name());
+  return is_shown ? message(" at {}", user_location(where)) : std::string();
 }
 
 void require_breaks_allowed(std::string_view what, std::source_location where) {
@@ -276,6 +286,8 @@ const bool watches_the_host = (
         },
     before_generator_slot = [](const char* what,
                                std::source_location where) { graph_break(what, where); },
+    nn::read_number_slot = [](const Tensor& t,
+                              std::string_view what) { return read_one<int64_t>(t, what, {}); },
     true);
 
 }  // namespace

@@ -2,12 +2,15 @@
 #include "capture/data_symbols.h"
 
 #include "config/flags.h"
+#include "core/arguments.h"
 #include "core/sym/shape_env.h"
+#include "core/sym/sym_expr.h"
 #include "graph/symbol_use.h"
 #include "ops/op_table.h"
 
 #include <algorithm>
-#include <utility>
+#include <optional>
+#include <set>
 
 namespace tenon {
 
@@ -111,28 +114,41 @@ std::optional<SymbolBinding> size_that_is(const Graph& graph, const Expr* symbol
   return std::nullopt;
 }
 
-// Which of the symbols a graph mentions, by their numbers.
-std::vector<bool> are_mentioned(Graph& graph, std::span<const SymbolInfo> symbols) {
-  std::vector<SymbolBinding> own = std::exchange(graph.symbols, {});
-  for (const SymbolInfo& symbol : symbols) graph.symbols.push_back({symbol.expr, no_value, -1});
-  SymbolUse use(graph);
-  std::vector<bool> are(symbols.size());
-  auto mention = [&](uint32_t number) { are[number] = true; };
-  for (const Node& node : graph.nodes()) use.each_of(node, mention);
-  for (const GraphValue& value : graph.values()) use.each_of(value, mention);
-  graph.symbols = std::move(own);
-  return are;
-}
+/// The symbols that a graph mentions, also in bodies of its operations.
+class Mentioned {
+ public:
+  explicit Mentioned(const Graph& graph) { add(graph); }
+  bool contains(const Expr* symbol) const { return symbols_.contains(symbol); }
+
+ private:
+  void add(Number n) {
+    if (!n.is_symbolic()) return;
+    for (const Expr* symbol : free_symbols(expression_of(n))) symbols_.insert(symbol);
+  }
+  void add(const Graph& graph) {
+    for (const GraphValue& value : graph.values()) {
+      for (SymInt size : value.meta.sizes) add(size);
+      for (SymInt stride : value.meta.strides) add(stride);
+      add(value.offset);
+      add(value.scalar);
+    }
+    for (const Node& node : graph.nodes())
+      for (const Value& arg : node.args) {
+        for_each_symbolic(arg, [&](Number n) { add(n); });
+        if (arg.tag == Tag::graph) add(*arg.as<Graph>());
+      }
+  }
+
+  std::set<const Expr*> symbols_;
+};
 
 }  // namespace
 
 void DataSymbols::bind(Graph& graph, Bound which) {
-  std::span<const SymbolInfo> symbols = env_.symbols();
-  std::vector<bool> are(symbols.size(), true);
-  if (which == Bound::mentioned) are = are_mentioned(graph, symbols);
-  for (size_t i = 0; i < symbols.size(); ++i) {
-    const SymbolInfo& symbol = symbols[i];
-    if (!symbol.is_known_before_run() || !are[i]) continue;
+  std::optional<Mentioned> mentioned;
+  if (which == Bound::mentioned) mentioned.emplace(graph);
+  for (const SymbolInfo& symbol : env_.symbols()) {
+    if (!symbol.is_known_before_run() || (mentioned && !mentioned->contains(symbol.expr))) continue;
     std::optional<SymbolBinding> binding = size_that_is(graph, symbol.expr);
     if (!binding) {
       Number scalar = symbol.kind == ExprKind::real ? Number(SymFloat::from_expr(symbol.expr))

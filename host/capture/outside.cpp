@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/tensor/stand_in.h"
 #include "ops/forms/history.h"
+#include "ops/op_table.h"
 
 #include <tenon/compile.h>
 
@@ -84,6 +85,21 @@ std::vector<Tensor> Trace::escaped_of(std::vector<Tensor> fakes,
   return fakes;
 }
 
+namespace {
+
+// For people: a fake, and what has made it.
+std::string text_of(const Tensor& fake) {
+  GraphRecorder& recorder = recorder_of_thread();
+  const GraphValue& value = recorder.graph().value(recorder.value_of(fake));
+  if (value.source != ValueSource::node) return message("a traced tensor ({})", fake);
+  const Node& node = recorder.graph().node(value.source_index);
+  std::string place =
+      node.where.file.empty() ? "" : message(" at {}:{}", node.where.file, node.where.line);
+  return message("a traced tensor ({}) that {} made{}", fake, entry_of(node.op).name, place);
+}
+
+}  // namespace
+
 // They get their real tensors, and the body runs on every call.
 void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
   std::vector<Tensor> pending = escaped_of(recorder_.live_fakes(), body_outputs);
@@ -93,7 +109,14 @@ void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
           "{} traced tensors were stored outside of the function, the first is {}, and "
           "capture.on_escape is \"error\"; return them instead",
           pending.size() + earlier.size(), pending.empty() ? earlier[0] : pending[0]);
-  if (!pending.empty()) graph_break("a traced tensor was stored outside of the function");
+  if (!pending.empty()) {
+    std::string what = message("{} is stored outside of the function", text_of(pending[0]));
+    require(!fullgraph, ErrorCode::graph_break,
+            "{}, which needs a graph break, and fullgraph = true forbids cutting the graph; return "
+            "it and store it after the call, or leave out fullgraph",
+            what);
+    graph_break(what);
+  }
   for (const auto* list : {&pending, &earlier})
     for (const Tensor& fake : *list)
       if (Tensor real = concrete_of(fake); real.defined())

@@ -50,9 +50,10 @@ bool keep_conditions(std::span<const Expr* const> conditions,
   if (conditions.empty()) return true;
   const ShapeEnv& env = *recording.shape_env;
   Renamed renamed(*from, env);
+  std::vector<const Expr*> symbols = argument_symbols(env);
   return std::ranges::all_of(conditions, [&](const Expr* condition) {
     const Expr* mine = renamed(condition);
-    return mine && recording.guards.add_number_condition(env, mine);
+    return mine && recording.guards.add_number_condition(env, symbols, mine);
   });
 }
 

@@ -310,7 +310,7 @@ void record_sizes(GuardSet& g, const GuardedCall& call) {
   for (const RecordedGuard& recorded : env.guard_conditions()) {
     // The others are about data of a body with graph breaks, which runs on every call.
     if (!std::ranges::all_of(free_symbols(recorded.condition), is_from_input)) continue;
-    if (g.add_number_condition(env, recorded.condition)) continue;
+    if (g.add_number_condition(env, symbols, recorded.condition)) continue;
     conditions.push_back(recorded.condition);
     g.condition_texts.push_back(env.source_text(recorded.condition) +
                                 (recorded.location.empty() ? "" : "  # " + recorded.location));

@@ -143,17 +143,19 @@ int GuardSet::failed_equality(const Leaves& leaves, const int64_t* words) const 
 void GuardSet::add_backend_conditions(std::string_view backend, const ShapeEnv& env,
                                       std::span<const Expr* const> conditions) {
   std::vector<const Expr*> before_body;
+  std::vector<const Expr*> symbols = argument_symbols(env);
   for (const Expr* c : conditions)
-    if (!add_number_condition(env, c)) before_body.push_back(c);
+    if (!add_number_condition(env, symbols, c)) before_body.push_back(c);
   if (before_body.empty()) return;
-  backend_program = SymProgram::compile(argument_symbols(env), before_body);
+  backend_program = SymProgram::compile(symbols, before_body);
   has_backend_program = true;
   for (const Expr* c : before_body)
     backend_texts.push_back(message("{} (asked for by backend {})", env.source_text(c), backend));
 }
 
 // Kept with the last number that it is about.
-bool GuardSet::add_number_condition(const ShapeEnv& env, const Expr* condition) {
+bool GuardSet::add_number_condition(const ShapeEnv& env, std::span<const Expr* const> symbols,
+                                    const Expr* condition) {
   std::optional<uint32_t> last;
   for (const Expr* symbol : free_symbols(condition))
     if (const SymbolSource& from = env.info(symbol).source;
@@ -163,7 +165,7 @@ bool GuardSet::add_number_condition(const ShapeEnv& env, const Expr* condition) 
   if (numbers_of_body.size() <= *last) numbers_of_body.resize(*last + 1);
   NumberGuard& guard = numbers_of_body[*last];
   guard.conditions.push_back(condition);
-  guard.program = SymProgram::compile(argument_symbols(env), guard.conditions);
+  guard.program = SymProgram::compile(symbols, guard.conditions);
   return true;
 }
 

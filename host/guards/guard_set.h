@@ -114,8 +114,10 @@ struct GuardSet {
   /// Adds the conditions that a backend asked for, over the symbols of `loads`.
   void add_backend_conditions(std::string_view backend, const ShapeEnv& env,
                               std::span<const Expr* const> conditions);
-  /// Keeps a condition on numbers of the body; false for others.
-  bool add_number_condition(const ShapeEnv& env, const Expr* condition);
+  /// Keeps a condition on numbers of the body; false for others. `symbols`: those of `loads`, in their
+  /// order.
+  bool add_number_condition(const ShapeEnv& env, std::span<const Expr* const> symbols,
+                            const Expr* condition);
   /// Whether the conditions on symbolic sizes and numbers hold.
   bool sizes_hold(const detail::Leaves& leaves) const;
   std::string why_sizes_fail(const detail::Leaves& leaves) const;

@@ -1,5 +1,6 @@
 // Layers with parameters.
 #include "nn/dense.h"
+#include "nn/mode.h"
 
 #include <tenon/autograd.h>
 #include <tenon/nn/layers.h>
@@ -122,7 +123,8 @@ Tensor BatchNorm::forward(const Tensor& x) const {
   if (is_training() && tracked) {
     num_batches_tracked.add_(1);
     if (!options_.momentum)
-      weight_of_batch = 1 / static_cast<double>(num_batches_tracked.item<int64_t>().value());
+      weight_of_batch = 1 / static_cast<double>(read_number_slot(
+                                num_batches_tracked, message("{} without momentum", type_name())));
   }
   return batch_norm(x, weight, bias, running_mean, running_var, is_training() || !tracked,
                     weight_of_batch, options_.eps, /*cudnn_enabled=*/true);

@@ -32,7 +32,7 @@
 namespace tenon::optim {
 namespace {
 
-double number_of(const Tensor& t) { return t.item<double>(); }
+double number_of(const Tensor& t) { return t.item<double>(std::source_location()); }
 double product(const Tensor& a, const Tensor& b) { return number_of(dot(a, b)); }
 double largest(const Tensor& t) { return number_of(t.abs().max()); }
 

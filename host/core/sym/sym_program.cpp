@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace tenon {
 
@@ -86,13 +87,13 @@ int n_operands(const SymProgram::Instruction& i) {
 
 class SymCompiler {
  public:
-  explicit SymCompiler(std::span<const Expr* const> symbols) {
+  explicit SymCompiler(std::span<const Expr* const> symbols) : symbols_(symbols) {
     program_.n_symbols_ = symbols.size();
-    for (size_t i = 0; i < symbols.size(); ++i) places_.try_emplace(symbols[i], i);
   }
 
   SymProgram compile(std::span<const Expr* const> conditions,
                      std::span<const Expr* const> outputs) {
+    find_places(conditions, outputs);
     for (size_t i = 0; i < conditions.size(); ++i) {
       condition_ = static_cast<int32_t>(i);
       test(conditions[i]);
@@ -105,6 +106,16 @@ class SymCompiler {
 
  private:
   using Instruction = SymProgram::Instruction;
+
+  // Of a few symbols, mostly, among many.
+  void find_places(std::span<const Expr* const> conditions, std::span<const Expr* const> outputs) {
+    std::unordered_set<const Expr*> mentioned;
+    for (std::span<const Expr* const> list : {conditions, outputs})
+      for (const Expr* e : list)
+        for (const Expr* symbol : free_symbols(e)) mentioned.insert(symbol);
+    for (size_t i = 0; i < symbols_.size() && places_.size() < mentioned.size(); ++i)
+      if (mentioned.contains(symbols_[i])) places_.try_emplace(symbols_[i], i);
+  }
 
   uint16_t emit(uint16_t code, uint16_t a = 0, uint16_t b = 0, int64_t constant = 0) {
     require(n_values_ < 0xffff, ErrorCode::unsupported,
@@ -262,6 +273,7 @@ class SymCompiler {
   }
 
   SymProgram program_;
+  const std::span<const Expr* const> symbols_;
   std::unordered_map<const Expr*, size_t> places_;    // of symbols among the values of a run
   std::unordered_map<const Expr*, uint16_t> values_;  // computed so far
   size_t n_values_ = 0;

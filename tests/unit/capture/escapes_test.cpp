@@ -118,5 +118,40 @@ TEST(Escapes, APureBodyThatAsksWhetherAnArgumentIsCapturedRunsOnEveryCall) {
   EXPECT_NE(f.explain().find("is_same() of an argument and another tensor"), std::string::npos);
 }
 
+template <class F>
+std::string error_of(const F& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(Escapes, OfABodyThatMustBeOneGraphAreNamed) {
+  Tensor kept = ones({2, 3});
+  auto f = compile(
+      [&](const Tensor& x) {
+        kept = cat({kept, x});
+        return kept.sum();
+      },
+      {.backend = "eager", .fullgraph = true});
+  EXPECT_EQ(error_of([&] {
+              f(ones({2, 3}));
+            }),
+            "GraphBreakError: a traced tensor (f32[4, 3]) that aten.cat.default made is stored "
+            "outside of the function, which needs a graph break, and fullgraph = true forbids "
+            "cutting the graph; return it and store it after the call, or leave out fullgraph");
+}
+
+TEST(Escapes, LooksOfTheLibraryHaveNoPlaceOfItsOwn) {
+  nn::BatchNorm2d norm(3, {.momentum = std::nullopt});
+  auto f =
+      compile([&](const Tensor& x) { return norm(x); }, {.backend = "eager", .fullgraph = true});
+  std::string error = error_of([&] { f(ones({2, 3, 2, 2})); });
+  EXPECT_TRUE(error.starts_with("GraphBreakError: BatchNorm2d without momentum looks at data, and"))
+      << error;
+}
+
 }  // namespace
 }  // namespace tenon
