@@ -234,10 +234,12 @@ std::string user_location(std::source_location where) {
   return message("{}:{}", report::shown_path(where.file_name()), where.line());
 }
 
-// A place in the sources of this library tells nobody where to look.
+// A place in this library tells nobody where to look: in its sources, or in a header of it that
+// stands elsewhere.
 static bool is_ours(std::string_view file) {
   std::string_view here = std::source_location::current().file_name();
-  return file.starts_with(here.substr(0, here.rfind("capture/")));
+  return file.starts_with(here.substr(0, here.rfind("capture/"))) ||
+         file.find("include/tenon/") != file.npos;
 }
 
 std::string at_place(std::source_location where) {

@@ -52,7 +52,8 @@ class DataSymbols {
   std::vector<int32_t> show_numbers(std::span<const Number> numbers,
                                     std::vector<Tensor>& results) const;
   /// Binds the symbols that are known before the run to inputs of a finished graph, new ones where
-  /// no size shows them. Graphs with equal nodes are equal where they bind only what they mention.
+  /// no size shows them: all, or those that the graph mentions, so that graphs with equal nodes are
+  /// equal.
   enum class Bound : uint8_t { all, mentioned };
   void bind(Graph& graph, Bound which);
   /// Their values in this call, in the order of graph.symbols.
