@@ -247,6 +247,10 @@ std::string at_place(std::source_location where) {
   return is_shown ? message(" at {}", user_location(where)) : std::string();
 }
 
+std::string at_place(const SourceLocation& where) {
+  return where.file.empty() ? "" : message(" at {}:{}", where.file, where.line);
+}
+
 void require_breaks_allowed(std::string_view what, std::source_location where) {
   if (!errors_on_break) [[likely]]
     return;

@@ -2,9 +2,7 @@
 #include "capture/data_symbols.h"
 
 #include "config/flags.h"
-#include "core/arguments.h"
 #include "core/sym/shape_env.h"
-#include "core/sym/sym_expr.h"
 #include "graph/symbol_use.h"
 #include "ops/op_table.h"
 
@@ -114,41 +112,16 @@ std::optional<SymbolBinding> size_that_is(const Graph& graph, const Expr* symbol
   return std::nullopt;
 }
 
-/// The symbols that a graph mentions, also in bodies of its operations.
-class Mentioned {
- public:
-  explicit Mentioned(const Graph& graph) { add(graph); }
-  bool contains(const Expr* symbol) const { return symbols_.contains(symbol); }
-
- private:
-  void add(Number n) {
-    if (!n.is_symbolic()) return;
-    for (const Expr* symbol : free_symbols(expression_of(n))) symbols_.insert(symbol);
-  }
-  void add(const Graph& graph) {
-    for (const GraphValue& value : graph.values()) {
-      for (SymInt size : value.meta.sizes) add(size);
-      for (SymInt stride : value.meta.strides) add(stride);
-      add(value.offset);
-      add(value.scalar);
-    }
-    for (const Node& node : graph.nodes())
-      for (const Value& arg : node.args) {
-        for_each_symbolic(arg, [&](Number n) { add(n); });
-        if (arg.tag == Tag::graph) add(*arg.as<Graph>());
-      }
-  }
-
-  std::set<const Expr*> symbols_;
-};
-
 }  // namespace
 
 void DataSymbols::bind(Graph& graph, Bound which) {
-  std::optional<Mentioned> mentioned;
-  if (which == Bound::mentioned) mentioned.emplace(graph);
+  std::set<const Expr*> mentioned;
+  if (which == Bound::mentioned) mentioned = mentioned_symbols(graph);
+  auto is_bound = [&](const SymbolInfo& symbol) {
+    return symbol.is_known_before_run() && (which == Bound::all || mentioned.contains(symbol.expr));
+  };
   for (const SymbolInfo& symbol : env_.symbols()) {
-    if (!symbol.is_known_before_run() || (mentioned && !mentioned->contains(symbol.expr))) continue;
+    if (!is_bound(symbol)) continue;
     std::optional<SymbolBinding> binding = size_that_is(graph, symbol.expr);
     if (!binding) {
       Number scalar = symbol.kind == ExprKind::real ? Number(SymFloat::from_expr(symbol.expr))

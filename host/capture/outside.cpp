@@ -93,9 +93,8 @@ std::string text_of(const Tensor& fake) {
   const GraphValue& value = recorder.graph().value(recorder.value_of(fake));
   if (value.source != ValueSource::node) return message("a traced tensor ({})", fake);
   const Node& node = recorder.graph().node(value.source_index);
-  std::string place =
-      node.where.file.empty() ? "" : message(" at {}:{}", node.where.file, node.where.line);
-  return message("a traced tensor ({}) that {} made{}", fake, entry_of(node.op).name, place);
+  return message("a traced tensor ({}) that {} made{}", fake, entry_of(node.op).name,
+                 at_place(node.where));
 }
 
 }  // namespace

@@ -194,5 +194,6 @@ void require_breaks_allowed(std::string_view what, std::source_location where);
 std::string user_location(std::source_location where);
 /// " at FILE:LINE"; nothing where the program's line is not known.
 std::string at_place(std::source_location where);
+std::string at_place(const SourceLocation& where);
 
 }  // namespace tenon

@@ -22,6 +22,28 @@ const std::vector<uint32_t>& SymbolUse::of(const Expr* expr) {
   return at->second;
 }
 
+static void add_mentioned(const Graph& graph, std::set<const Expr*>& symbols) {
+  auto add = [&](Number n) {
+    if (!n.is_symbolic()) return;
+    for (const Expr* symbol : free_symbols(expression_of(n))) symbols.insert(symbol);
+  };
+  for (const GraphValue& value : graph.values()) {
+    for (SymInt size : value.meta.sizes) add(size);
+    for (SymInt stride : value.meta.strides) add(stride);
+    add(value.offset);
+    add(value.scalar);
+  }
+  for (const Node& node : graph.nodes())
+    for (const Value& arg : node.args) for_each_symbolic(arg, add);
+  for (const auto& body : graph.subgraphs) add_mentioned(*body, symbols);
+}
+
+std::set<const Expr*> mentioned_symbols(const Graph& graph) {
+  std::set<const Expr*> symbols;
+  add_mentioned(graph, symbols);
+  return symbols;
+}
+
 Tensor tensor_of_number(Number n) {
   ModeScope on_the_cpu(0, bit(Key::defaults));
   Dtype dtype = n.is_integer() ? Dtype::i64 : n.is_floating() ? Dtype::f64 : Dtype::bool_;

@@ -4,6 +4,7 @@
 #include "core/sym/sym_eval.h"
 #include "graph/graph.h"
 
+#include <set>
 #include <unordered_map>
 
 namespace tenon {
@@ -26,6 +27,9 @@ inline Number number_over(const Expr* expr) {
       return as_sym_bool(expr);
   }
 }
+
+/// The symbols in values and arguments of a graph, with those of its bodies.
+std::set<const Expr*> mentioned_symbols(const Graph& graph);
 
 /// A number over symbols as a tensor of one element on the CPU, which an op makes.
 Tensor tensor_of_number(Number n);

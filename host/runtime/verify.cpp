@@ -79,10 +79,6 @@ bool is_same(const Recording& found, const Recording& recorded) {
 
 namespace {
 
-std::string place_of(const Node& node) {
-  return node.where.file.empty() ? "" : message(" at {}:{}", node.where.file, node.where.line);
-}
-
 // The first argument that differs, with both values where they are numbers.
 std::string argument_difference(const Node& found, const Node& recorded) {
   const Schema& schema = entry_of(found.op).schema;
@@ -104,7 +100,7 @@ std::string first_difference(const Recording& found, const Recording& recorded) 
   for (size_t i = 0; i < std::max(now.size(), then.size()); ++i) {
     if (i == now.size()) return message("it ends after {} of {} operations", i, then.size());
     const Node& node = found.graph->node(static_cast<NodeId>(i));
-    std::string where = message("operation {}, {}{}", i, name_of(node.op), place_of(node));
+    std::string where = message("operation {}, {}{}", i, name_of(node.op), at_place(node.where));
     if (i == then.size()) return message("{}, where the recorded body ends", where);
     const Node& other = recorded.graph->node(static_cast<NodeId>(i));
     if (node.op != other.op) return message("{}: recorded was {}", where, name_of(other.op));

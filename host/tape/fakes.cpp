@@ -170,28 +170,6 @@ Tensor TapeFakes::gradient(const GradMeta& meta) const {
 
 namespace {
 
-class UsedSymbols {
- public:
-  explicit UsedSymbols(const Graph& graph) {
-    for (const GraphValue& v : graph.values()) {
-      for (SymInt size : v.meta.sizes) add(size);
-      for (SymInt stride : v.meta.strides) add(stride);
-      add(v.offset);
-      add(v.scalar);
-    }
-    for (const tenon::Node& node : graph.nodes())
-      for (const Value& a : node.args) for_each_symbolic(a, [&](Number n) { add(n); });
-    for (const auto& body : graph.subgraphs) all.merge(UsedSymbols(*body).all);
-  }
-  std::set<const Expr*> all;
-
- private:
-  void add(Number n) {
-    if (n.is_symbolic())
-      for (const Expr* s : free_symbols(expression_of(n))) all.insert(s);
-  }
-};
-
 ValueId add_number(Graph& graph, Number number, const std::string& name) {
   GraphValue value;
   value.kind = number.is_floating() ? ValueKind::sym_float : ValueKind::sym_int;
@@ -214,7 +192,7 @@ std::map<const Expr*, std::pair<ValueId, int32_t>> sizes_of_inputs(const Graph& 
 }  // namespace
 
 std::vector<uint32_t> TapeFakes::bind_symbols(Graph& graph) const {
-  std::set<const Expr*> used = UsedSymbols(graph).all;
+  std::set<const Expr*> used = mentioned_symbols(graph);
   // Lowering writes equal symbols as one of them.
   for (const Expr* symbol : std::set(used))
     for (const Expr* same : free_symbols(env_.simplify(symbol))) used.insert(same);

@@ -15,28 +15,9 @@ namespace tenon {
 
 namespace {
 
-// Collects the symbols that a body uses, those of its own bodies included.
-void collect_symbols(const Graph& body, std::vector<const Expr*>& out) {
-  auto add = [&](Number n) {
-    if (!n.is_symbolic()) return;
-    for (const Expr* symbol : free_symbols(expression_of(n))) out.push_back(symbol);
-  };
-  for (const GraphValue& value : body.values()) {
-    for (SymInt s : value.meta.sizes) add(s);
-    for (SymInt s : value.meta.strides) add(s);
-    add(value.offset);
-    add(value.scalar);
-  }
-  for (const Node& node : body.nodes())
-    for (const Value& arg : node.args) for_each_symbolic(arg, add);
-  for (const std::shared_ptr<Graph>& inner : body.subgraphs) collect_symbols(*inner, out);
-}
-
 // Inner bodies that show their own symbols bind them again; those are shown all the same.
 bool shows_its_symbols(const Graph& body) {
-  std::vector<const Expr*> used;
-  collect_symbols(body, used);
-  return std::ranges::all_of(used, [&](const Expr* symbol) {
+  return std::ranges::all_of(mentioned_symbols(body), [&](const Expr* symbol) {
     return std::ranges::any_of(body.symbols,
                                [&](const SymbolBinding& b) { return b.symbol == symbol; });
   });
