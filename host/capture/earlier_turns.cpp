@@ -2,10 +2,12 @@
 #include "capture/earlier_turns.h"
 
 #include "capture/follow/path.h"
+#include "config/flags.h"
 #include "core/sym/shape_env.h"
 #include "graph/symbol_use.h"
 
 #include <algorithm>
+#include <ranges>
 
 namespace tenon {
 
@@ -19,6 +21,15 @@ std::optional<Number> number_in(const Value& arg, int32_t element) {
   auto at = static_cast<uint32_t>(element);
   if (arg.tag != Tag::ints || at >= arg.count) return std::nullopt;
   return Number(arg.as<SymInt>()[at]);
+}
+
+bool has_operations_of(const Graph& a, const Graph& b) {
+  auto operations = [](const Graph& graph) {
+    return graph.nodes() |
+           std::views::filter([](const Node& node) { return !is_assertion(node); }) |
+           std::views::transform(&Node::op);
+  };
+  return std::ranges::equal(operations(a), operations(b));
 }
 
 bool is_of_body(const Graph& graph, Number n) {
@@ -39,7 +50,10 @@ void EarlierTurns::add(std::shared_ptr<const Graph> segment) {
   if (segments_.size() == most_segments) segments_.erase(segments_.begin());
   segments_.push_back(std::move(segment));
   alike_.clear();
-  for (const auto& graph : segments_) skip_assertions(alike_.emplace_back(graph));
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    bool repeats = i > 0 && has_operations_of(*segments_[i - 1], *segments_.back());
+    skip_assertions(alike_.emplace_back(segments_[i], repeats));
+  }
 }
 
 void EarlierTurns::pass(const Node& node) {
@@ -51,6 +65,23 @@ void EarlierTurns::pass(const Node& node) {
     skip_assertions(turn);
     return !is_alike;
   });
+}
+
+bool EarlierTurns::is_other_size(size_t input, size_t dim, SymInt size) const {
+  return std::ranges::any_of(alike_, [&](const Turn& turn) {
+    const Graph& graph = *turn.graph;
+    if (!turn.repeats || turn.next >= graph.nodes().size() || input >= graph.inputs().size() ||
+        graph.node(turn.next).op != expected_)
+      return false;
+    const Dims& sizes = graph.value(graph.inputs()[input]).meta.sizes;
+    return dim < sizes.size() && sizes[dim].word() != size.word();
+  });
+}
+
+void EarlierTurns::name_sizes(Dims& sizes, size_t input, ShapeEnv& env) const {
+  if (alike_.empty() || !config::flags().dynamo.automatic_dynamic_shapes) return;
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (is_other_size(input, d, sizes[d])) sizes[d] = env.name_size(sizes[d]);
 }
 
 std::optional<Number> EarlierTurns::other_number(const NumberPlace& place, Number plain) const {

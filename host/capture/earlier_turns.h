@@ -3,8 +3,10 @@
 // Problem: each turn of such a loop ends a segment, and a turn often gives its operations another
 // number, an index or a factor, so each would be compiled by itself. Model: a segment that begins with
 // the same operations as an earlier one of the same recording is another turn; a number in which they
-// differ is one of the body, see body_numbers.h, from the second turn on. So turns have equal graphs,
-// and code in common. Method: as the segment grows, the earlier ones that go another way drop out.
+// differ is one of the body, see body_numbers.h, from the second turn on. So is a size of a tensor
+// that an earlier segment has made, as of one that grows: once two segments have been alike, what
+// follows them gets a name for it, see ShapeEnv::name_size. So turns have equal graphs, and code in
+// common. Method: as the segment grows, the earlier ones that go another way drop out.
 //
 // Threads: belongs to the thread of the recording.
 #pragma once
@@ -24,23 +26,31 @@ class EarlierTurns {
   explicit EarlierTurns(bool looks) : looks_(looks) {}
   /// A segment has ended, or has been taken over from another recording.
   void add(std::shared_ptr<const Graph> segment);
+  /// An operation comes next.
+  void expect(OpId op) { expected_ = op; }
   /// The segment in progress has one more operation.
   void pass(const Node& node);
   /// What one of them has got in the place of `plain` for the operation that comes next: another
   /// number, or a symbol for one of the body.
   std::optional<Number> other_number(const NumberPlace& place, Number plain) const;
+  /// Names those of `sizes`, of what becomes input number `input` of the segment, that are others in
+  /// one of them.
+  void name_sizes(Dims& sizes, size_t input, ShapeEnv& env) const;
   bool are_none() const { return alike_.empty(); }
 
  private:
   struct Turn {
     std::shared_ptr<const Graph> graph;
+    bool repeats;     // the segment before it has the operations of the last one
     NodeId next = 0;  // the node that comes next, if it goes on alike
   };
   static void skip_assertions(Turn& turn);
+  bool is_other_size(size_t input, size_t dim, SymInt size) const;
 
   const bool looks_;
   std::vector<std::shared_ptr<const Graph>> segments_;  // the last ones
   std::vector<Turn> alike_;
+  OpId expected_{};
 };
 
 }  // namespace tenon

@@ -272,7 +272,19 @@ Tensor TraceInputs::fake_for_result(const Tensor& real) {
   return fake;
 }
 
-void TraceInputs::adopt(const Tensor& fake) {
+// Strides that follow from its sizes follow from these.
+static void set_sizes(const Tensor& fake, const Dims& sizes) {
+  TensorMeta meta = meta_of(fake);
+  Dims strides = meta.strides;
+  for (auto [outer, inner] : dense_steps(concrete_of(fake)))
+    if ((meta.strides[inner] * meta.sizes[inner]).word() == meta.strides[outer].word())
+      strides[outer] = strides[inner] * sizes[inner];
+  replace_metadata(fake, list_of(sizes), list_of(strides), sym_offset_of(fake));
+}
+
+void TraceInputs::adopt(const Tensor& fake, const Dims& sizes) {
+  if (!std::ranges::equal(fake.sizes(), sizes, {}, &SymInt::word, &SymInt::word))
+    set_sizes(fake, sizes);
   share_memory(fake, concrete_of(fake));
   recorder_.adopt_input(fake);
   segment_inputs_.push_back(concrete_of(fake));

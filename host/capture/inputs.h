@@ -50,8 +50,8 @@ class TraceInputs {
   Tensor lift(const Tensor& real, const detail::Body& body, SizesOf sizes);
   /// The fake for a tensor that an operation outside of the graph has made.
   Tensor fake_for_result(const Tensor& real);
-  /// A value of an earlier segment becomes an input of this one.
-  void adopt(const Tensor& fake);
+  /// A value of an earlier segment becomes an input of this one, as the tensor of these sizes.
+  void adopt(const Tensor& fake, const Dims& sizes);
   /// Where later runs find a fake that outlives its segment.
   void set_origin(const Tensor& fake, ValueOrigin origin);
   /// The fake for a captured tensor that the body has named in an earlier segment.

@@ -15,19 +15,21 @@ enum class BodySymbols : uint8_t { alike, unrelated };
 
 class Renamed {
  public:
-  Renamed(const ShapeEnv& from, const ShapeEnv& to, BodySymbols numbers = BodySymbols::alike) {
+  Renamed(const ShapeEnv& from, const ShapeEnv& to, BodySymbols numbers = BodySymbols::alike)
+      : from_(&from) {
     if (&from == &to) return;
     for (const SymbolInfo& old : from.symbols()) {
       bool is_number = old.source.kind == SymbolSource::Kind::body_number;
-      if (is_number && numbers == BodySymbols::unrelated) continue;
+      if (old.stands_for || (is_number && numbers == BodySymbols::unrelated)) continue;
       for (const SymbolInfo& symbol : to.symbols())
         if (symbol.source == old.source && symbol.kind == old.kind)
           pairs_.emplace_back(old.expr, symbol.expr);
     }
     is_other_ = true;
   }
-  /// Null where the other recording lacks a symbol.
+  /// Spelled out, see ShapeEnv. Null where the other recording lacks a symbol.
   const Expr* operator()(const Expr* expr) const {
+    expr = from_->spelled_out(expr);
     if (!is_other_) return expr;
     for (const Expr* symbol : free_symbols(expr))
       if (!other_of(symbol)) return nullptr;
@@ -40,6 +42,7 @@ class Renamed {
       if (old == symbol) return other;
     return nullptr;
   }
+  const ShapeEnv* from_;
   std::vector<std::pair<const Expr*, const Expr*>> pairs_;
   bool is_other_ = false;
 };

@@ -105,6 +105,7 @@ void Trace::set_hooks() {
   recorder_.opens = is_traced_through;
   recorder_.runs_outside = [this](const CallArgs& call) {
     keep_lazy_numbers(call);
+    turns_.expect(call.op->id);
     inputs_.check_leaf_writes(call);
     if (inputs_.meets_lent_memory(call))
       break_because(message("{} gets memory that another tensor lies in", call.op->name));
@@ -122,7 +123,10 @@ void Trace::set_hooks() {
     if (aliases_.adopt(fake, recorder_)) return true;
     if (!concrete_of(fake).defined()) return false;
     symbols_.renew_sizes(fake);
-    inputs_.adopt(fake);
+    Dims sizes = meta_of(fake).sizes;
+    if (inputs_.is_made_here(fake))
+      turns_.name_sizes(sizes, recorder_.graph().inputs().size(), *env_);
+    inputs_.adopt(fake, sizes);
     return true;
   };
   recorder_.on_data_dependent = [this](const CallArgs& call) {

@@ -310,9 +310,11 @@ void record_sizes(GuardSet& g, const GuardedCall& call) {
   for (const RecordedGuard& recorded : env.guard_conditions()) {
     // The others are about data of a body with graph breaks, which runs on every call.
     if (!std::ranges::all_of(free_symbols(recorded.condition), is_from_input)) continue;
-    if (g.add_number_condition(env, symbols, recorded.condition)) continue;
-    conditions.push_back(recorded.condition);
-    g.condition_texts.push_back(env.source_text(recorded.condition) +
+    const Expr* condition = env.spelled_out(recorded.condition);
+    if (condition->is_true()) continue;  // about the name of what is known
+    if (g.add_number_condition(env, symbols, condition)) continue;
+    conditions.push_back(condition);
+    g.condition_texts.push_back(env.source_text(condition) +
                                 (recorded.location.empty() ? "" : "  # " + recorded.location));
   }
   for (const SourceEquality& e : env.source_equalities()) {

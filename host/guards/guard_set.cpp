@@ -84,7 +84,7 @@ struct Words {
 std::vector<const Expr*> argument_symbols(const ShapeEnv& env) {
   std::vector<const Expr*> symbols;
   for (const SymbolInfo& s : env.symbols())
-    if (s.is_from_input()) symbols.push_back(s.expr);
+    if (s.is_from_input() && !s.stands_for) symbols.push_back(s.expr);
   return symbols;
 }
 

@@ -68,6 +68,8 @@ endforeach()
 build(app ${SOURCE}/tests/package/app)
 run(${WORK}/app/app aot_eager)
 expect("the program runs" "aot_eager: 1 compile")
+run(${CMAKE_COMMAND} --build ${WORK}/app --target printed)
+expect("the compiler warns of an item that is printed as it lies" "-Wformat")
 
 build(examples ${SOURCE}/examples/01_compile)
 run(${WORK}/examples/example_moments)

@@ -131,6 +131,16 @@ void FrameStore::find_symbols(const Recording& recording) {
     }
   }
   std::vector<const Expr*> symbols = argument_symbols(env);
+  for (size_t part = 0; part < path_.parts().size(); ++part) {
+    auto& words = symbol_words_.emplace_back();
+    for (const SymbolBinding& b : path_.parts()[part].graph->symbols) {
+      auto own = std::ranges::find(symbols, renamed[part](b.symbol));
+      bool is_computed = own == symbols.end();
+      words.push_back({is_computed ? word_for(number_over(b.symbol), part)
+                                   : static_cast<uint32_t>(own - symbols.begin()),
+                       is_computed});
+    }
+  }
   program_ = SymProgram::compile(symbols, {}, exprs);
   for (const Path::BodyNumber& number : path_.numbers())
     moves_.push_back(std::ranges::any_of(

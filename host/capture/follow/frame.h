@@ -52,6 +52,12 @@ class FrameStore {
   void replace_objects(Frame& frame, std::span<const uint32_t> objects) const;
   /// It may be lent again; `steps` of the path have been taken.
   void give_back(std::unique_ptr<Frame> frame, size_t steps);
+  /// What the symbols of a part's graph are.
+  template <class List>
+  void add_symbols(const Frame& frame, size_t part, List& list) const {
+    for (SymbolWord at : symbol_words_[part])
+      list.push((at.is_computed ? frame.words : frame.symbols)[at.word]);
+  }
   /// Arguments need gradients as they did when the recording began.
   void mark_arguments(Frame& frame) const;
 
@@ -63,6 +69,11 @@ class FrameStore {
   };
   struct SymbolicDims {
     uint32_t object, first_word, n_words;  // sizes, strides, offset
+  };
+  // A symbol of a part: one of the path's, or what has been computed from them.
+  struct SymbolWord {
+    uint32_t word;
+    bool is_computed;
   };
   // A step that writes an object; `value` is the object's first one.
   struct InPlaceStep {
@@ -89,6 +100,7 @@ class FrameStore {
   std::vector<std::shared_ptr<std::vector<uint32_t>>> sharing_;
   std::vector<SymbolicArg> symbolic_args_;
   std::vector<SymbolicDims> symbolic_dims_;
+  std::vector<std::vector<SymbolWord>> symbol_words_;  // by part, by symbol of its graph
   std::vector<InPlaceStep> in_place_steps_;
   std::vector<uint32_t> given_objects_;  // what segments give, which a run makes real
   bool has_tape_;                        // runs have one, which says what needs a gradient

@@ -85,7 +85,6 @@ Path::Path(const Recording& recording)
   add_arguments(recording.guards);
   add_numbers(recording);
   keep_units_without_numbers();
-  add_symbol_words(*recording.shape_env);
   frames_ = std::make_unique<FrameStore>(*this, recording);
 }
 
@@ -227,18 +226,6 @@ void Path::add_numbers(const Recording& recording) {
       if (arg.tag != Tag::ints) number.kind = arg.tag;
     }
     numbers_.push_back(number);
-  }
-}
-
-void Path::add_symbol_words(const ShapeEnv& env) {
-  std::vector<const Expr*> symbols = argument_symbols(env);
-  for (Part& part : parts_) {
-    Renamed renamed(*part.graph->shape_env, env);
-    for (const SymbolBinding& b : part.graph->symbols) {
-      auto word = std::ranges::find(symbols, renamed(b.symbol));
-      ensure(word != symbols.end(), "a symbol of a segment has no source in the recording");
-      part.symbol_words.push_back(static_cast<uint32_t>(word - symbols.begin()));
-    }
   }
 }
 

@@ -59,15 +59,14 @@ class Path {
     std::shared_ptr<const Graph> graph;
     ValueId first_value;
     size_t first_step, end_step;
-    uint32_t first_object, end_object;   ///< those that its operations make
-    std::vector<uint32_t> inputs;        ///< objects; no_object for numbers
-    std::vector<uint32_t> outputs;       ///< objects, of segments
-    ValueId looked_at = no_value;        ///< the value that ended it, as the body looked at it
-    std::vector<uint32_t> last_uses;     ///< objects of earlier parts that may have no use after it
-    std::vector<ValueId> hooked;         ///< values of the graph that the body has hooks on
-    std::vector<NodeId> functions;       ///< nodes that end the forward of one
-    std::vector<uint32_t> symbol_words;  ///< by symbol of the graph: which word of the path's
-    const Segment* segment;              ///< null: the body in one piece
+    uint32_t first_object, end_object;  ///< those that its operations make
+    std::vector<uint32_t> inputs;       ///< objects; no_object for numbers
+    std::vector<uint32_t> outputs;      ///< objects, of segments
+    ValueId looked_at = no_value;       ///< the value that ended it, as the body looked at it
+    std::vector<uint32_t> last_uses;    ///< objects of earlier parts that may have no use after it
+    std::vector<ValueId> hooked;        ///< values of the graph that the body has hooks on
+    std::vector<NodeId> functions;      ///< nodes that end the forward of one
+    const Segment* segment;             ///< null: the body in one piece
   };
   /// Steps that a run may take as one, see core/op_unit.h.
   struct Unit {
@@ -154,7 +153,6 @@ class Path {
   void add_arguments(const GuardSet& guards);
   void keep_units_without_numbers();
   void add_numbers(const Recording& recording);
-  void add_symbol_words(const ShapeEnv& env);
   size_t count_shared_steps(const Path& other) const;
 
   std::vector<Part> parts_;

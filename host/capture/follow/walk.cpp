@@ -109,7 +109,7 @@ bool Walk::ends_segment(const SegmentCalls& calls) {
     return false;
   if (part.segment->writes && overlaps_of(inputs_of(part)) != part.segment->overlaps) return false;
   symbols_.clear();
-  for (uint32_t word : part.symbol_words) symbols_.push(at_.frame().symbols[word]);
+  path().frames().add_symbols(at_.frame(), n_run_, symbols_);
   code_ = calls.find(*part.segment, symbols_.span());
   return code_ != nullptr;
 }

@@ -129,6 +129,21 @@ SymFloat ShapeEnv::create_float(double hint, SymbolSource source, std::string so
   return SymFloat::from_expr(add_symbol(std::move(info), {}));
 }
 
+SymInt ShapeEnv::name_size(SymInt value) {
+  const Expr* stands_for = spelled_out(as_expr(value));
+  SymInt made = create_symbol(hint(as_expr(value))->integer(), {SymbolSource::Kind::named_value},
+                              source_text(stands_for), {.policy = SymbolPolicy::own});
+  if (!made.is_symbolic()) return made;
+  symbols_.info(made.expr()).stands_for = stands_for;
+  names_values_ = true;
+  return made;
+}
+
+const Expr* ShapeEnv::spelled_out(const Expr* expr) const {
+  if (!names_values_) return expr;
+  return substitute(expr, [this](const Expr* symbol) { return info(symbol).stands_for; });
+}
+
 const Expr* ShapeEnv::add_unbacked(ExprKind kind, Range range, SymbolSource source,
                                    std::string source_text) {
   if (!made_again_.empty() && made_again_.front()->kind == kind) {

@@ -75,6 +75,11 @@ class ShapeEnv {
   SymInt create_symbol(int64_t hint, SymbolSource source, std::string source_text,
                        const SymbolOptions& options = {});
   SymFloat create_float(double hint, SymbolSource source, std::string source_text);
+  /// A symbol for a size whose value is known, over symbols with examples: what is taken for granted
+  /// about it is not answered by what that value is. 0 and 1 stay constants.
+  SymInt name_size(SymInt value);
+  /// The same expression with the values that such symbols stand for.
+  const Expr* spelled_out(const Expr* expr) const;
   /// A value that only the run knows. Sizes: pass Range::at_least(0) and call mark_size_like.
   SymInt create_unbacked(Range range = {}, SymbolSource source = {}, std::string source_text = {}) {
     return SymInt::from_expr(
@@ -207,6 +212,7 @@ class ShapeEnv {
   Materialize materialize_;
   Watch watch_;
   Rules rules_;
+  bool names_values_ = false;                // some symbol stands for one
   std::map<const Expr*, int64_t> n_guards_;  // by symbol, where there is a limit
   std::set<const Expr*> given_;              // unbacked symbols whose values a run has shown
 };

@@ -16,7 +16,8 @@
 namespace tenon {
 
 /// Where a value can be read again before a later call; input_item is the one element of an input,
-/// body_number a number that the user's code passes to an operation.
+/// body_number a number that the user's code passes to an operation, named_value what other symbols
+/// tell.
 struct SymbolSource {
   enum class Kind : uint8_t {
     none,
@@ -25,6 +26,7 @@ struct SymbolSource {
     input_value,
     input_item,
     body_number,
+    named_value,
     node_value,
   };
   Kind kind = Kind::none;
@@ -44,8 +46,9 @@ struct SymbolInfo {
   std::optional<int64_t> cost_hint = {};  ///< that costs are computed with, in the place of `hint`
   Range checked = {};  ///< declared, tested before each call; guards may narrow it
   SymbolSource source = {};
-  std::string source_text = {};  ///< "arg0.size(1)"
-  std::string location = {};     ///< user line that made it
+  const Expr* stands_for = nullptr;  ///< of a named value, over symbols that are none
+  std::string source_text = {};      ///< "arg0.size(1)"
+  std::string location = {};         ///< user line that made it
 
   /// Whether the arguments of a call tell its value.
   bool is_from_input() const {

@@ -476,7 +476,7 @@ TENON_PROGRAM(ATargetFollows, 8) {
   });
   for (int i = 0; i < 7; ++i) {
     auto [a, b] = step(halves({3, 2}, i));
-    run.log(a, b, target.in.weight);
+    run.log(a, b, (target.in.weight * 4096).round());
   }
 }
 
