@@ -1,6 +1,7 @@
 // Products of two values for eager kernels: plans by shape and strides.
 #include "batched_product.h"
 
+#include "engine.h"
 #include "plan_cache.h"
 
 #include <tenon/plugin.hpp>
@@ -36,7 +37,14 @@ std::shared_ptr<const PreparedBatchedProduct> plan_of(const BatchedProductShape&
 
 }  // namespace
 
-bool cuts_columns(const BatchedProductShape& shape) {
+// Where each worker gets some columns of rows that lie behind each other, and for many rows on
+// processors without AVX-512.
+bool adds_in_other_order(const BatchedProductShape& shape) {
+  constexpr int64_t many = 32;
+  constexpr auto wide = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+  if (shape.m > many && (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wide) != wide)
+    return true;
+  if (shape.other_strides.back() != 1) return false;
   auto plan = plan_of(shape);
   return plan && plan->slices() > 1 && plan->piece(0).dimension == shape.batch.size() + 1;
 }

@@ -14,8 +14,8 @@ struct BatchedProduct {
   void* result;
 };
 
-/// Whether each worker would get some columns of `other`.
-bool cuts_columns(const BatchedProductShape& shape);
+/// Whether a product of two matrices adds its terms in another order than one with packed weights.
+bool adds_in_other_order(const BatchedProductShape& shape);
 
 /// False when oneDNN has no good kernel for it; nothing is written then.
 bool run_batched_product(const BatchedProduct& call);

@@ -38,6 +38,14 @@ bool is_of_body(const Graph& graph, Number n) {
   });
 }
 
+// A symbol of its own for a size that is known; 0 and 1 stay constants.
+SymInt name_of(SymInt size, ShapeEnv& env) {
+  const Expr* known = env.spelled_out(as_expr(size));
+  return env.create_symbol(*env.int_hint(size), {SymbolSource::Kind::named_value},
+                           env.source_text(known),
+                           {.policy = SymbolPolicy::own, .stands_for = known});
+}
+
 }  // namespace
 
 void EarlierTurns::skip_assertions(Turn& turn) {
@@ -81,7 +89,8 @@ bool EarlierTurns::is_other_size(size_t input, size_t dim, SymInt size) const {
 void EarlierTurns::name_sizes(Dims& sizes, size_t input, ShapeEnv& env) const {
   if (alike_.empty() || !config::flags().dynamo.automatic_dynamic_shapes) return;
   for (size_t d = 0; d < sizes.size(); ++d)
-    if (is_other_size(input, d, sizes[d])) sizes[d] = env.name_size(sizes[d]);
+    if (env.int_hint(sizes[d]) && is_other_size(input, d, sizes[d]))
+      sizes[d] = name_of(sizes[d], env);
 }
 
 std::optional<Number> EarlierTurns::other_number(const NumberPlace& place, Number plain) const {

@@ -5,7 +5,7 @@
 // the same operations as an earlier one of the same recording is another turn; a number in which they
 // differ is one of the body, see body_numbers.h, from the second turn on. So is a size of a tensor
 // that an earlier segment has made, as of one that grows: once two segments have been alike, what
-// follows them gets a name for it, see ShapeEnv::name_size. So turns have equal graphs, and code in
+// follows them gets a name for it, see SymbolInfo::stands_for. So turns have equal graphs, and code in
 // common. Method: as the segment grows, the earlier ones that go another way drop out.
 //
 // Threads: belongs to the thread of the recording.

@@ -382,15 +382,18 @@ void TraceInputs::check_writes(const CallArgs& call) const {
   each_written(call, [this](const Tensor& t) { check_write(t); });
 }
 
+// Of arguments the body holds the fakes.
 bool TraceInputs::changes_captured(const CallArgs& call) const {
+  auto differ = [this](SymIntList now, SymIntList real) {
+    auto value = [this](SymInt v) { return env_.int_hint(v); };
+    return !std::ranges::equal(now, real, {}, value, value);
+  };
   bool any = false;
-  each_written(call, [&](const Tensor& written) {
-    if (written.is_fake()) return;
-    for (const auto& [real, fake] : stand_ins.all)
-      if (same_head(real, written))
-        any = any || fake.dim() != real.dim() ||
-              !std::ranges::equal(fake.sizes(), real.sizes(), {}, &SymInt::word, &SymInt::word) ||
-              !std::ranges::equal(fake.strides(), real.strides(), {}, &SymInt::word, &SymInt::word);
+  each_written(call, [&](const Tensor& fake) {
+    Tensor real = stand_ins.real_of(fake);
+    auto is_it = [&](const Tensor& argument) { return same_head(argument, fake); };
+    if (!real.defined() || std::ranges::any_of(argument_fakes_, is_it)) return;
+    any = any || differ(fake.sizes(), real.sizes()) || differ(fake.strides(), real.strides());
   });
   return any;
 }

@@ -155,7 +155,7 @@ void Trace::set_hooks() {
     has_mutated_ = has_mutated_ || mutates_;
     symbols_.emit_asserts();
     if (inputs_.changes_captured(call))
-      return break_because(message("{} changes what a captured tensor is", call.op->name));
+      return graph_break(message("{}, which changes what a captured tensor is,", call.op->name));
     if (!inputs_.host_writes.touches(call)) return;
     recording_.why_not_followed = "the program has an address of its memory";
     require(!fullgraph, ErrorCode::graph_break,

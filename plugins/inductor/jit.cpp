@@ -86,13 +86,11 @@ CodeOptions options_for(const std::string& cpu) {
   return with_features(cpu, wanted);
 }
 
-void require_bits(int64_t bits, unsigned most) {
-  bool is_width = bits == 0 || bits == 128 || bits == 256 || bits == 512;
-  if (!is_width || bits > most)
-    throw error(TN_INVALID_ARGUMENT,
-                tenon::plugin::text("option simdlen is {}; expected 0 (the widest), 128, 256 or "
-                                    "512, and {} at most on this processor",
-                                    bits, most));
+void require_width(int64_t bits) {
+  if (bits == 0 || bits == 128 || bits == 256 || bits == 512) return;
+  throw error(
+      TN_INVALID_ARGUMENT,
+      tenon::plugin::text("option simdlen is {}; expected 0 (the widest), 128, 256 or 512", bits));
 }
 
 // LLVM ends the process where its code generator meets what it cannot do. On a thread that compiles
@@ -157,8 +155,8 @@ void optimise(llvm::Module& module, llvm::TargetMachine& machine, int effort) {
 
 CodeOptions code_options(std::string_view cpu, int64_t vector_bits) {
   CodeOptions out = cpu == "native" ? native_options() : options_for(std::string(cpu));
-  require_bits(vector_bits, out.vector_bits);
-  if (vector_bits) out.vector_bits = static_cast<unsigned>(vector_bits);
+  require_width(vector_bits);
+  if (vector_bits) out.vector_bits = std::min(out.vector_bits, static_cast<unsigned>(vector_bits));
   return out;
 }
 

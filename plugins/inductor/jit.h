@@ -12,7 +12,7 @@
 namespace inductor {
 
 /// Code for this machine: for the processor `cpu` ("native": the one that it has, else LLVM's name
-/// of one that has no more), in vectors of `vector_bits` (0: the widest). Throws `error`
+/// of one that has no more), in vectors of `vector_bits` at most (0: the widest). Throws `error`
 /// (TN_INVALID_ARGUMENT) for what cannot run here.
 CodeOptions code_options(std::string_view cpu, int64_t vector_bits);
 /// What makes object code useless elsewhere: versions, processor, features.

@@ -60,8 +60,7 @@ bool is_for_the_host(int64_t m, int64_t n, int32_t dtype) {
 }
 
 // Weights that are packed when they come again are packed already the first time where oneDNN would
-// add in another order without: where each worker gets some columns of rows that lie behind each
-// other. That costs nothing from some 30 rows on, and doubles the time of one.
+// add in another order without. That costs nothing from some 30 rows on, and doubles the time of one.
 bool run_layer(const Layer& l, void* result) {
   if (is_for_the_host(l.m, l.n, l.source->dtype)) return false;
   bool dense = (l.source_column == 1 || l.k == 1) && (l.source_row == l.k || l.m == 1);
@@ -71,7 +70,7 @@ bool run_layer(const Layer& l, void* result) {
   shape.other_strides = matrix_strides(l.k, l.n, l.weights_k_stride, l.weights_n_stride);
   shape.bias = bias != nullptr;
   bool comes_again = dense && seen_before(*l.weights);
-  bool packs = comes_again || (dense && l.weights_n_stride == 1 && cuts_columns(shape));
+  bool packs = comes_again || (dense && adds_in_other_order(shape));
   if (packs && run_inner_product({.dtype = l.source->dtype,
                                   .m = l.m,
                                   .k = l.k,

@@ -45,6 +45,38 @@ TENON_PROGRAM(ATensorIsResizedInPlace, 4) {
   }
 }
 
+// The body reads what its operations have made of the tensor that it holds.
+TENON_PROGRAM(SizesOfWhatTheBodyTurns, 24) {
+  Tensor m = arange(6, Dtype::f32).reshape({2, 3}), o = ones({1, 3});
+  auto f = run.compile([&](const Tensor& x, int how) {
+    Tensor before = how >= 4 ? m.sum() : x.sum();
+    Tensor* t = &m;
+    switch (how % 4) {
+      case 0:
+        m.t_();
+        break;
+      case 1:
+        m.unsqueeze_(0);
+        break;
+      case 2:
+        m.resize_({2, 1 + how});
+        m.fill_(1);
+        break;
+      default:
+        t = &o;
+        o.squeeze_(0).unsqueeze_(how == 3 ? 1 : 0);
+    }
+    std::string shape = to_text(t->sizes());
+    if (t->dim() == 2 && t->size(0) == 3) shape += " three rows";
+    return std::tuple(x * int64_t{t->numel()} + before, t->select(0, 0).sum(), shape);
+  });
+  for (int i = 0; i < 16; ++i) {
+    auto [y, row, shape] = f(full({}, i), i % 8);
+    run.log(y, row, shape, m, o);
+    if (i % 3 == 2) m = arange(6, Dtype::f32).reshape({2, 3});
+  }
+}
+
 struct Layers : nn::Module {
   nn::Linear first{2, 2}, second{2, 1};
   TENON_MODULE(Layers, first, second)

@@ -125,6 +125,18 @@ void Position::take_number(size_t index, int64_t word) {
   has_moved_ = path().frames().set_number(*frame_, index, word) || has_moved_;
 }
 
+// On the numbers that the next step gives.
+std::string Position::failed_condition() const {
+  const auto& guards = version_->recording->guards.numbers_of_body;
+  for (size_t i = path().numbers_before(next_); i < guards.size(); ++i) {
+    const std::vector<const Expr*>& conditions = guards[i].conditions;
+    int failed = conditions.empty() ? -1 : guards[i].program.failed_condition(frame_->symbols);
+    if (failed >= 0 && static_cast<size_t>(failed) < conditions.size())
+      return version_->recording->shape_env->source_text(conditions[static_cast<size_t>(failed)]);
+  }
+  return "other numbers";
+}
+
 // Of the numbers that the next step gives.
 bool Position::given_numbers_hold() const {
   const auto& guards = version_->recording->guards.numbers_of_body;
@@ -248,7 +260,9 @@ std::string Position::difference(const CallArgs& call) {
       return message("{}: {} is another tensor ({})", where, name, *given.as<Tensor>());
     return message("{}: {} is another one", where, name);
   }
-  return message("{}: gradients were switched {}", where, step.grad ? "off" : "on");
+  if (step.grad != thread_modes.grad_enabled)
+    return message("{}: gradients were switched {}", where, step.grad ? "off" : "on");
+  return message("{}: the code is for {}", where, failed_condition());
 }
 
 // ---- other paths

@@ -112,6 +112,7 @@ class Position {
   bool is_output(const ValueOrigin& origin, const Tensor& given);
   bool takes_numbers(const Value& expected, const Value& given);
   void take_number(size_t index, int64_t word);
+  std::string failed_condition() const;
   bool given_numbers_hold() const;
   std::vector<int64_t> numbers_for(const Path& other) const;
   bool takes_slot(uint32_t slot, const Tensor& given);

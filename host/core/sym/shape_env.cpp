@@ -113,6 +113,7 @@ SymInt ShapeEnv::create_symbol(int64_t hint, SymbolSource source, std::string so
                   .must_stay_dynamic = options.must_stay_dynamic,
                   .cost_hint = options.cost_hint,
                   .source = source,
+                  .stands_for = options.stands_for,
                   .source_text = std::move(source_text)};
   if (example) info.hint = SymValue::of_int(hint);
   shared = add_symbol(std::move(info), range);
@@ -127,21 +128,6 @@ SymFloat ShapeEnv::create_float(double hint, SymbolSource source, std::string so
                   .source = source,
                   .source_text = std::move(source_text)};
   return SymFloat::from_expr(add_symbol(std::move(info), {}));
-}
-
-SymInt ShapeEnv::name_size(SymInt value) {
-  const Expr* stands_for = spelled_out(as_expr(value));
-  SymInt made = create_symbol(hint(as_expr(value))->integer(), {SymbolSource::Kind::named_value},
-                              source_text(stands_for), {.policy = SymbolPolicy::own});
-  if (!made.is_symbolic()) return made;
-  symbols_.info(made.expr()).stands_for = stands_for;
-  names_values_ = true;
-  return made;
-}
-
-const Expr* ShapeEnv::spelled_out(const Expr* expr) const {
-  if (!names_values_) return expr;
-  return substitute(expr, [this](const Expr* symbol) { return info(symbol).stands_for; });
 }
 
 const Expr* ShapeEnv::add_unbacked(ExprKind kind, Range range, SymbolSource source,

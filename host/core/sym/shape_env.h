@@ -53,6 +53,7 @@ struct SymbolOptions {
   Range range = {};           ///< further bounds, such as a mark's; checked before each call
   std::string shape_id = {};  ///< unbacked sizes with the same one share a symbol
   std::optional<int64_t> cost_hint = {};  ///< see cost_hint.h
+  const Expr* stands_for = nullptr;       ///< of a named value, see SymbolInfo
 
   /// The values that a symbol with this example value, if it has one, may take; throws if the
   /// example lies outside.
@@ -75,11 +76,6 @@ class ShapeEnv {
   SymInt create_symbol(int64_t hint, SymbolSource source, std::string source_text,
                        const SymbolOptions& options = {});
   SymFloat create_float(double hint, SymbolSource source, std::string source_text);
-  /// A symbol for a size whose value is known, over symbols with examples: what is taken for granted
-  /// about it is not answered by what that value is. 0 and 1 stay constants.
-  SymInt name_size(SymInt value);
-  /// The same expression with the values that such symbols stand for.
-  const Expr* spelled_out(const Expr* expr) const;
   /// A value that only the run knows. Sizes: pass Range::at_least(0) and call mark_size_like.
   SymInt create_unbacked(Range range = {}, SymbolSource source = {}, std::string source_text = {}) {
     return SymInt::from_expr(
@@ -120,6 +116,8 @@ class ShapeEnv {
   /// Whether every symbol inside was made here.
   bool owns(const Expr* expr) const { return symbols_.owns(expr); }
   bool has_unbacked(const Expr* expr) const { return symbols_.has_unbacked(expr); }
+  /// The same expression with what named values stand for.
+  const Expr* spelled_out(const Expr* expr) const { return symbols_.spelled_out(expr); }
 
   // ---- questions that may record guards
   /// The value of a condition: from facts, else from the hints, then guarded.
@@ -212,7 +210,6 @@ class ShapeEnv {
   Materialize materialize_;
   Watch watch_;
   Rules rules_;
-  bool names_values_ = false;                // some symbol stands for one
   std::map<const Expr*, int64_t> n_guards_;  // by symbol, where there is a limit
   std::set<const Expr*> given_;              // unbacked symbols whose values a run has shown
 };

@@ -2,6 +2,7 @@
 #include "core/sym/symbol_table.h"
 
 #include "core/error.h"
+#include "core/sym/sym_simplify.h"
 #include "core/sym/sym_text.h"
 #include "core/sym/symbol_numbers.h"
 
@@ -41,6 +42,7 @@ const SymbolInfo& SymbolTable::add(SymbolInfo info) {
   info.expr = next_symbol(info.kind);
   info.location = user_location();
   if (info.name.empty()) info.name = next_name(info.unbacked, info.kind == ExprKind::real);
+  names_values_ = names_values_ || info.stands_for;
   return symbols_.emplace_back(std::move(info));
 }
 
@@ -75,6 +77,11 @@ bool SymbolTable::has_unbacked(const Expr* expr) const {
   auto operands = expr->operands();
   return std::any_of(operands.begin(), operands.end(),
                      [this](const Expr* e) { return has_unbacked(e); });
+}
+
+const Expr* SymbolTable::spelled_out(const Expr* expr) const {
+  if (!names_values_) return expr;
+  return substitute(expr, [this](const Expr* symbol) { return info(symbol).stands_for; });
 }
 
 std::string SymbolTable::text(const Expr* expr) const {

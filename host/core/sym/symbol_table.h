@@ -16,8 +16,8 @@
 namespace tenon {
 
 /// Where a value can be read again before a later call; input_item is the one element of an input,
-/// body_number a number that the user's code passes to an operation, named_value what other symbols
-/// tell.
+/// body_number a number that the user's code passes to an operation. A named_value is known, over
+/// other symbols: its own is for what is taken for granted about it alone.
 struct SymbolSource {
   enum class Kind : uint8_t {
     none,
@@ -85,6 +85,7 @@ class SymbolTable {
   /// Whether every symbol inside is one of these.
   bool owns(const Expr* expr) const;
   bool has_unbacked(const Expr* expr) const;
+  const Expr* spelled_out(const Expr* expr) const;
   std::string text(const Expr* expr) const;
   /// With source texts for symbols: "arg0.size(1) <= 5".
   std::string source_text(const Expr* expr) const;
@@ -95,6 +96,7 @@ class SymbolTable {
 
   std::vector<SymbolInfo> symbols_;  // ascending numbers
   std::vector<uint32_t> number_blocks_;
+  bool names_values_ = false;
   int n_named_[2][2] = {};  // by unbacked and real
 };
 

@@ -1,10 +1,13 @@
 // The prepared products and convolutions of codegen/dnn against sums in double precision.
 #include <gtest/gtest.h>
 
+#include "processor.h"
+
 #include <dnn/prepared.h>
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cmath>
@@ -123,6 +126,12 @@ void expect_near(double found, double sum, int64_t depth, const PostOps& ops, do
   ASSERT_NEAR(found, sum, tolerance * (1 + std::abs(sum)));
 }
 
+/// bf16 where oneDNN has code for it.
+std::vector<int32_t> multiplied_dtypes() {
+  if (tenon::has_avx512()) return {TN_F32, TN_BF16};
+  return {TN_F32};
+}
+
 // ---- inner products
 
 void check_inner_product(const InnerProductShape& shape, int64_t workers) {
@@ -147,7 +156,7 @@ void check_inner_product(const InnerProductShape& shape, int64_t workers) {
 }
 
 TEST(Prepared, InnerProductsEqualSums) {
-  for (int32_t dtype : {TN_F32, TN_BF16})
+  for (int32_t dtype : multiplied_dtypes())
     for (int64_t m : {1, 5, 64, 130})
       for (bool bias : {false, true})
         for (int64_t workers : {1, 2, 3}) check_inner_product({dtype, m, 190, 260, bias}, workers);
@@ -307,6 +316,9 @@ void check_convolution(const ConvolutionShape& c, const Sums& sums, const PostOp
                                   << " channels last " << (c.source_strides[1] == 1)
                                   << (c.result_strides[1] == 1) << " post-ops " << name(ops));
   auto plan = PreparedConvolution::make(c, ops, 2);
+  if (bool adds_late = std::ranges::find(ops, PostOp::add) > ops.begin() && ops.size() > 1;
+      !plan && adds_late && !tenon::has_avx512())
+    return;
   ASSERT_TRUE(plan);
   Memory operand = numbers(c.images * c.result_strides[0], c.dtype), y = operand;
   ReadOnly packed(plan->packed_bytes());
@@ -480,7 +492,7 @@ TEST(Prepared, BatchedProductsEqualSums) {
                           {turned, plain, plain},      {heads, heads, heads},
                           {heads, turned, plain},      {plain, heads, heads},
                           {heads, {0, 3, 1, 2}, plain}};
-  for (int32_t dtype : {TN_F32, TN_BF16})
+  for (int32_t dtype : multiplied_dtypes())
     for (const Order& order : orders) {
       check_batched_product({2, 6, 40, 64, 50}, order, 1, 0, dtype);
       check_batched_product({1, 3, 20, 16, 20}, order, 0.125f, 0, dtype);

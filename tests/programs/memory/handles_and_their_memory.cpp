@@ -93,7 +93,7 @@ TENON_PROGRAM(RowsAreAssigned, 8) {
     run.log_error([&] { run.log(f(i == 4 ? halves({2}, 1) : full({1}, i - 2.0), i % 3), table); });
 }
 
-TENON_PROGRAM(ACapturedMatrixIsTurnedAndBack, 4) {
+TENON_PROGRAM(ACapturedMatrixIsTurnedAndBack, 10) {
   Tensor t = halves({2, 3});
   auto f = run.compile([&](const Tensor& x) {
     t.t_();
@@ -110,7 +110,7 @@ TENON_PROGRAM(ACapturedMatrixIsTurnedAndBack, 4) {
   }
 }
 
-TENON_PROGRAM(ABufferFitsTheBatch, 8) {
+TENON_PROGRAM(ABufferFitsTheBatch, 9) {
   Tensor b = zeros({2, 2});
   auto f = run.compile([&](const Tensor& x) {
     b.resize_({x.size(0), 2});
