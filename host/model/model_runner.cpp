@@ -9,12 +9,14 @@
 #include "core/tensor/tensor_impl.h"
 #include "formats/pt2/pt2_import_parts.h"
 #include "model/input_layout.h"
+#include "model/model_tree.h"
+#include "model/run_in_body.h"
 #include "runtime/overrides.h"
 #include "saved/saved_artifact.h"
 
 #include <tenon/autograd.h>
+#include <tenon/disable.h>
 #include <tenon/ops/copy.h>
-#include <tenon/ops/create.h>
 #include <tenon/plugin.h>
 
 #include <algorithm>
@@ -50,11 +52,11 @@ namespace {
 Tensor constant_output(const formats::Pt2Argument& value) {
   switch (value.kind) {
     case formats::Pt2Kind::integer:
-      return scalar_tensor(value.integer, Dtype::i64);
+      return number_leaf(value.integer);
     case formats::Pt2Kind::boolean:
-      return scalar_tensor(value.boolean, Dtype::bool_);
+      return number_leaf(value.boolean);
     case formats::Pt2Kind::real:
-      return scalar_tensor(value.real, Dtype::f64);
+      return number_leaf(value.real);
     default:
       return Tensor();
   }
@@ -310,7 +312,34 @@ void ModelRunner::compile(std::span<const Tensor> leaves) {
   version_for(bind_call(model_, leaves));
 }
 
+// What was recorded runs later, so nothing here waits for its turn to write weights.
+std::vector<Tensor> ModelRunner::run_in_body(std::span<const Tensor> leaves,
+                                             NamedTensorMap* gradients) {
+  EnableGradGuard as_wanted(options_.training && thread_modes.grad_enabled);
+  BelowAutocast types_as_exported;
+  formats::BoundCallInBody call = bind_call_in_body(model_, leaves);
+  std::vector<Tensor> results = tenon::run_in_body(*model_.graph, call);
+  NamedTensorMap found;
+  std::vector<Tensor> outputs = apply_plan(model_, {call.inputs, {}, {}}, results, found);
+  if (gradients) *gradients = std::move(found);
+  return outputs;
+}
+
+// As a function that is disabled: the body breaks here.
+std::vector<Tensor> ModelRunner::run_outside_body(std::span<const Tensor> leaves,
+                                                  NamedTensorMap* gradients) {
+  std::vector<Tensor> real(leaves.begin(), leaves.end());
+  detail::DisabledScope scope{
+      detail::enter_disabled(real, message("{} has control flow", model_.file), {})};
+  require(scope.token, ErrorCode::unsupported,
+          "{}: has control flow with symbolic sizes, which cannot be recorded here", model_.file);
+  return run(real, gradients);
+}
+
 std::vector<Tensor> ModelRunner::run(std::span<const Tensor> leaves, NamedTensorMap* gradients) {
+  if (detail::is_recording())
+    return can_run_in_body(*model_.graph) ? run_in_body(leaves, gradients)
+                                          : run_outside_body(leaves, gradients);
   report::TimeScope time(unit_, report::Work::call);
   EnableGradGuard as_wanted(options_.training && thread_modes.grad_enabled);
   std::unique_lock turn(writing_, std::defer_lock);

@@ -6,7 +6,8 @@
 //   std::vector<Tensor> outputs = runner.run(leaves);
 //
 // The graph is symbolic, so other sizes run the same code; it is compiled anew only where the
-// backend asked for a condition on sizes that a call does not fulfil.
+// backend asked for a condition on sizes that a call does not fulfil. Where a body is recorded, the
+// nodes of the graph become part of it instead (run_in_body.h).
 //
 // Threads: run and compile may be called from any thread. One compiles at a time, and calls of a
 // model that writes its weights take turns.
@@ -99,6 +100,8 @@ class ModelRunner {
     std::shared_ptr<Artifact> artifact;
     std::vector<const Expr*> conditions;
   };
+  std::vector<Tensor> run_in_body(std::span<const Tensor> leaves, NamedTensorMap* gradients);
+  std::vector<Tensor> run_outside_body(std::span<const Tensor> leaves, NamedTensorMap* gradients);
   std::shared_ptr<Graph> graph_for(const formats::Pt2SymbolValues& hints) const;
   std::vector<std::pair<std::string, Tensor>> live_weights() const;
   std::shared_ptr<const Version> version_for(const formats::BoundCall& call);

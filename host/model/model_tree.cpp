@@ -3,8 +3,8 @@
 
 #include "core/error.h"
 #include "core/joined.h"
-
-#include <tenon/ops/create.h>
+#include "graph/interpret.h"
+#include "graph/record.h"
 
 #include <algorithm>
 
@@ -126,6 +126,14 @@ std::string Tree::describe() const {
   return out + (is_dict ? "}" : ")");
 }
 
+Tensor number_leaf(Number n) {
+  Number plain = n.is_integer()    ? Number(n.to_int())
+                 : n.is_floating() ? Number(n.to_double())
+                                   : Number(n.to_bool());
+  PauseRecording aside;  // the body has nothing to do with the tensor
+  return number_tensor(plain);
+}
+
 // ---- arguments
 
 namespace {
@@ -173,8 +181,7 @@ void Flattener::add_leaf(const Tree& given, const std::string& place) {
       break;
     case Tree::Kind::number: {
       Number n = given.number();
-      Dtype dtype = n.is_boolean() ? Dtype::bool_ : n.is_integer() ? Dtype::i64 : Dtype::f64;
-      leaves_.push_back(scalar_tensor(n, dtype));
+      leaves_.push_back(number_leaf(n));
       break;
     }
     default:
@@ -295,8 +302,8 @@ namespace {
 
 Tree number_tree(const Tensor& t) {
   if (t.dtype() == Dtype::bool_) return t.item<bool>().value();
-  if (is_floating(t.dtype())) return t.to(Dtype::f64).item<double>().value();
-  return t.to(Dtype::i64).item<int64_t>().value();
+  if (is_floating(t.dtype())) return t.item<double>().value();
+  return t.item<int64_t>().value();
 }
 
 Tree result_leaf(const ImportedModel& model, const ModelOutput& plan, const Tensor& result) {

@@ -20,6 +20,9 @@ std::vector<Tensor> flatten_arguments(const formats::ImportedModel& model,
 Tree unflatten_results(const formats::ImportedModel& model, const formats::Pt2Program& program,
                        std::span<const Tensor> results);
 
+/// A number among leaves and results: a 0-dim tensor. In a body a symbolic one is fixed.
+Tensor number_leaf(Number n);
+
 /// A value that the export fixed; None for what has no counterpart in a Tree.
 Tree constant_tree(const formats::Pt2Argument& value);
 

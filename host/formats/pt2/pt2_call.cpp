@@ -3,27 +3,35 @@
 
 #include "core/tensor/tensor_impl.h"
 #include "formats/pt2/pt2_guards.h"
+#include "ops/shapes.h"
+
+#include <tenon/tree.h>
 
 namespace tenon::formats {
 
 namespace {
 
+/// Plain numbers, or in a body that is recorded those that may be symbolic.
+template <class Int>
+using Numbers = std::map<const Expr*, Int>;
+
 int64_t number_of(const ModelLeaf& leaf, const Tensor& given) {
   require(given.defined() && given.dim() == 0, "input {} is a number: expected a 0-dim tensor",
           leaf.name);
-  if (given.dtype() == Dtype::i64) return *given.data_ptr<int64_t>();
-  if (given.dtype() == Dtype::i32) return *given.data_ptr<int32_t>();
-  if (given.dtype() == Dtype::bool_) return *given.data_ptr<bool>();
+  if (given.dtype() == Dtype::bool_) return given.item<bool>().value();
+  if (given.dtype() == Dtype::i64 || given.dtype() == Dtype::i32)
+    return given.item<int64_t>().value();
   fail("input {} is an integer, found {}", leaf.name, symbolic_text(given));
 }
 
 // What the place of a symbol holds in a call.
-int64_t found_at(const Pt2SymbolSource& source, const ModelLeaf& leaf, const Tensor& given) {
+template <class Int>
+Int found_at(const Pt2SymbolSource& source, const ModelLeaf& leaf, const Tensor& given) {
   switch (source.kind) {
     case Pt2SourceKind::size:
-      return given.size(source.dim).guard_int();
+      return given.size(source.dim);
     case Pt2SourceKind::stride:
-      return given.stride(source.dim).guard_int();
+      return given.stride(source.dim);
     case Pt2SourceKind::offset:
       return given.storage_offset();
     case Pt2SourceKind::value:
@@ -60,17 +68,19 @@ void check_shape(const ModelLeaf& leaf, const Tensor& given, bool any_precision)
          sizes_text(leaf.sizes), symbolic_text(given));
 }
 
-void check_sizes(const ModelLeaf& leaf, const Tensor& given, const Pt2SymbolValues& values) {
+template <class Int>
+void check_sizes(const ModelLeaf& leaf, const Tensor& given, const Numbers<Int>& values) {
   for (size_t d = 0; d < leaf.sizes.size(); ++d) {
     const Pt2Sym& size = leaf.sizes[d];
     if (!size.expr) continue;
-    std::optional<int64_t> expected = evaluate_with(size.expr, values);
+    std::optional<Int> expected = evaluate_with(size.expr, values);
     require(expected.has_value(), "input {}: dimension {} must be {}, which has no value here",
             leaf.name, d, size);
-    int64_t found = given.size(static_cast<int64_t>(d)).guard_int();
-    if (found == *expected) continue;
+    Int found = given.size(static_cast<int64_t>(d));
+    if (expect_true(found == *expected)) continue;
     std::string how = size.is_symbolic() ? message(" ({})", size) : std::string();
-    fail("input {}: dimension {} must be {}{}, found {}", leaf.name, d, *expected, how, found);
+    fail("input {}: dimension {} must be {}{}, found {}", leaf.name, d, int64_t(*expected), how,
+         int64_t(found));
   }
 }
 
@@ -85,14 +95,16 @@ std::string place_of(const ImportedModel& model, const Pt2Range& range) {
   return message("{}", range.text);
 }
 
-void check_ranges(const ImportedModel& model, const Pt2SymbolValues& values) {
+template <class Int>
+void check_ranges(const ImportedModel& model, const Numbers<Int>& values) {
   for (const Pt2Range& range : model.ranges) {
-    std::optional<int64_t> found = evaluate_with(range.expr, values);
+    std::optional<Int> found = evaluate_with(range.expr, values);
     if (!found) continue;
-    bool inside = (!range.min || *found >= *range.min) && (!range.max || *found <= *range.max);
+    bool inside = (!range.min || expect_true(*found >= *range.min)) &&
+                  (!range.max || expect_true(*found <= *range.max));
     if (!inside)
       fail("{} is {}, but the model was exported for {} from {} to {}", place_of(model, range),
-           *found, range.text, range.min ? std::to_string(*range.min) : "-inf",
+           int64_t(*found), range.text, range.min ? std::to_string(*range.min) : "-inf",
            range.max ? std::to_string(*range.max) : "inf");
   }
 }
@@ -107,7 +119,22 @@ void check_constant(const ModelLeaf& leaf, const Tensor& given) {
           c.kind == Pt2Kind::integer ? c.integer : int64_t{c.boolean}, number_of(leaf, given));
 }
 
-BoundCall bind(const ImportedModel& model, std::span<const Tensor> leaves, bool any_precision) {
+template <class Int>
+Numbers<Int> numbers_of(const ImportedModel& model, std::span<const Tensor> leaves) {
+  Numbers<Int> values;
+  for (const Pt2SymbolSource& s : model.symbols) {
+    size_t at = leaf_of(model, s.input);
+    Int found = found_at<Int>(s, model.leaves[at], leaves[at]);
+    try {
+      values[s.symbol] = solve_symbol(s, found, values);
+    } catch (const UserError& error) {
+      fail("input {}: {}: {}", model.leaves[at].name, place_text(s), error.what());
+    }
+  }
+  return values;
+}
+
+void check_leaves(const ImportedModel& model, std::span<const Tensor> leaves, bool any_precision) {
   if (leaves.size() != model.leaves.size())
     fail("the model takes {} inputs ({}), found {}", model.leaves.size(), describe_leaves(model),
          leaves.size());
@@ -116,41 +143,58 @@ BoundCall bind(const ImportedModel& model, std::span<const Tensor> leaves, bool 
       check_shape(model.leaves[i], leaves[i], any_precision);
     if (model.leaves[i].kind == LeafKind::constant) check_constant(model.leaves[i], leaves[i]);
   }
-  BoundCall call;
-  call.values = read_symbols(model, leaves);
+}
+
+template <class Int>
+Numbers<Int> checked_numbers(const ImportedModel& model, std::span<const Tensor> leaves,
+                             bool any_precision) {
+  check_leaves(model, leaves, any_precision);
+  Numbers<Int> values = numbers_of<Int>(model, leaves);
   for (size_t i = 0; i < leaves.size(); ++i)
-    if (model.leaves[i].kind == LeafKind::tensor)
-      check_sizes(model.leaves[i], leaves[i], call.values);
-  check_ranges(model, call.values);
+    if (model.leaves[i].kind == LeafKind::tensor) check_sizes(model.leaves[i], leaves[i], values);
+  check_ranges(model, values);
   check_guards(model, leaves);
+  return values;
+}
+
+std::vector<detail::TensorHead*> inputs_of(const ImportedModel& model,
+                                           std::span<const Tensor> leaves) {
+  std::vector<detail::TensorHead*> inputs;
   for (const ModelInput& input : model.inputs) {
     const Tensor* tensor = &input.tensor;
     if (input.kind == ModelInputKind::user) tensor = &leaves[input.leaf];
     bool is_number =
         input.kind == ModelInputKind::symbol ||
         (input.kind == ModelInputKind::user && model.leaves[input.leaf].kind == LeafKind::number);
-    call.inputs.push_back(is_number ? nullptr : tensor->head());
+    inputs.push_back(is_number ? nullptr : tensor->head());
   }
-  call.symbols.resize(model.graph->symbols.size());
-  for (size_t s = 0; s < model.symbols.size(); ++s)
-    call.symbols[s] = call.values.at(model.symbols[s].symbol);
+  return inputs;
+}
+
+template <class Int>
+std::vector<Int> in_order(const ImportedModel& model, const Numbers<Int>& values) {
+  std::vector<Int> symbols(model.graph->symbols.size());
+  for (size_t s = 0; s < model.symbols.size(); ++s) symbols[s] = values.at(model.symbols[s].symbol);
+  return symbols;
+}
+
+BoundCall bind(const ImportedModel& model, std::span<const Tensor> leaves, bool any_precision) {
+  BoundCall call;
+  call.values = checked_numbers<int64_t>(model, leaves, any_precision);
+  call.inputs = inputs_of(model, leaves);
+  call.symbols = in_order(model, call.values);
   return call;
 }
 
 }  // namespace
 
 Pt2SymbolValues read_symbols(const ImportedModel& model, std::span<const Tensor> leaves) {
-  Pt2SymbolValues values;
-  for (const Pt2SymbolSource& s : model.symbols) {
-    size_t at = leaf_of(model, s.input);
-    int64_t found = found_at(s, model.leaves[at], leaves[at]);
-    try {
-      values[s.symbol] = solve_symbol(s, found, values);
-    } catch (const UserError& error) {
-      fail("input {}: {}: {}", model.leaves[at].name, place_text(s), error.what());
-    }
-  }
-  return values;
+  return numbers_of<int64_t>(model, leaves);
+}
+
+BoundCallInBody bind_call_in_body(const ImportedModel& model, std::span<const Tensor> leaves) {
+  auto values = checked_numbers<SymInt>(model, leaves, false);
+  return {inputs_of(model, leaves), in_order(model, values)};
 }
 
 BoundCall bind_call(const ImportedModel& model, std::span<const Tensor> leaves) {

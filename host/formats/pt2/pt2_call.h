@@ -15,6 +15,13 @@ struct BoundCall {
   Pt2SymbolValues values;
 };
 
+/// The same in a body that is recorded: the leaves may be fakes with symbolic sizes, and what stands
+/// for the symbols is over those. Node by node, in the order of graph->symbols.
+struct BoundCallInBody {
+  std::vector<detail::TensorHead*> inputs;
+  std::vector<SymInt> symbols;
+};
+
 /// The numbers that the leaves give to the symbols, without any check.
 Pt2SymbolValues read_symbols(const ImportedModel& model, std::span<const Tensor> leaves);
 
@@ -22,6 +29,9 @@ Pt2SymbolValues read_symbols(const ImportedModel& model, std::span<const Tensor>
 /// entry per leaf of the model; numbers are 0-dim tensors, constants 0-dim tensors or undefined.
 /// Throws UserError that names the input and the dimension.
 BoundCall bind_call(const ImportedModel& model, std::span<const Tensor> leaves);
+
+/// The same; what is checked of symbolic sizes becomes guards of the recording.
+BoundCallInBody bind_call_in_body(const ImportedModel& model, std::span<const Tensor> leaves);
 
 /// The same for models in other precision: floating inputs may have another dtype.
 BoundCall bind_call_any_precision(const ImportedModel& model, std::span<const Tensor> leaves);

@@ -2,6 +2,7 @@
 #include "formats/pt2/pt2_guards.h"
 
 #include "formats/pt2/pt2_parts.h"
+#include "ops/shapes.h"
 
 #include <algorithm>
 #include <charconv>
@@ -103,24 +104,42 @@ std::optional<Pt2Place> place_of(const Pt2Program& program, std::string_view tex
   return place;
 }
 
-std::optional<SymValue> value_of(const Pt2Place& place, std::span<const Tensor> leaves) {
+std::optional<SymInt> number_at(const Pt2Place& place, std::span<const Tensor> leaves) {
   if (place.leaf >= leaves.size() || !leaves[place.leaf].defined()) return std::nullopt;
   const Tensor& leaf = leaves[place.leaf];
   const int64_t rank = leaf.dim();
   bool inside = place.dim >= -rank && place.dim < rank;
   switch (place.kind) {
     case Pt2Place::Kind::rank:
-      return SymValue::of_int(rank);
+      return rank;
     case Pt2Place::Kind::storage_offset:
-      return SymValue::of_int(leaf.storage_offset());
+      return leaf.storage_offset();
     case Pt2Place::Kind::size:
-      if (inside) return SymValue::of_int(leaf.size(place.dim).guard_int());
+      if (inside) return leaf.size(place.dim);
       break;
     case Pt2Place::Kind::stride:
-      if (inside) return SymValue::of_int(leaf.stride(place.dim).guard_int());
+      if (inside) return leaf.stride(place.dim);
       break;
   }
   return std::nullopt;
+}
+
+// Nothing where it cannot be told.
+std::optional<bool> holds(const Pt2Guard& guard, std::span<const Tensor> leaves) {
+  bool is_symbolic = false;
+  auto number = [&](const Expr* symbol) -> std::optional<SymInt> {
+    auto place = std::ranges::find(guard.places, symbol, &Pt2Place::symbol);
+    return place == guard.places.end() ? std::nullopt : number_at(*place, leaves);
+  };
+  auto value = evaluate(guard.expr, [&](const Expr* symbol) -> std::optional<SymValue> {
+    auto n = number(symbol);
+    is_symbolic = is_symbolic || (n && n->is_symbolic());
+    return n && !n->is_symbolic() ? std::optional(SymValue::of_int(n->word())) : std::nullopt;
+  });
+  if (guard.expr->kind != ExprKind::boolean) return std::nullopt;
+  if (value || !is_symbolic) return value ? std::optional(value->word != 0) : std::nullopt;
+  const Expr* condition = express_with(guard.expr, number);
+  return condition ? std::optional(expect_true(as_sym_bool(condition))) : std::nullopt;
 }
 
 }  // namespace
@@ -147,11 +166,7 @@ void pt2::read_guards(const JsonView& top, Pt2Expressions& expressions, Pt2Progr
 void check_guards(const ImportedModel& model, std::span<const Tensor> leaves) {
   for (const Pt2Guard& guard : model.guards) {
     if (!guard.expr) continue;
-    auto holds = evaluate(guard.expr, [&](const Expr* symbol) -> std::optional<SymValue> {
-      auto place = std::ranges::find(guard.places, symbol, &Pt2Place::symbol);
-      return place == guard.places.end() ? std::nullopt : value_of(*place, leaves);
-    });
-    require(!holds || holds->kind != ExprKind::boolean || holds->word,
+    require(holds(guard, leaves).value_or(true),
             "the model was exported for inputs with {}, which does not hold here", guard.text);
   }
 }

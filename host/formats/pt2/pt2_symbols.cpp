@@ -78,6 +78,26 @@ std::optional<int64_t> evaluate_with(const Expr* expr, const Pt2SymbolValues& va
   return is_integer ? std::optional(value->integer()) : std::nullopt;
 }
 
+const Expr* express_with(const Expr* expr,
+                         const std::function<std::optional<SymInt>(const Expr*)>& numbers) {
+  bool is_known = true;
+  const Expr* over_numbers = substitute(expr, [&](const Expr* symbol) -> const Expr* {
+    std::optional<SymInt> number = numbers(symbol);
+    is_known = is_known && number;
+    return number ? as_expr(*number) : nullptr;
+  });
+  return is_known ? over_numbers : nullptr;
+}
+
+std::optional<SymInt> evaluate_with(const Expr* expr, const Pt2SymbolNumbers& values) {
+  if (!expr || expr->kind != ExprKind::integer) return std::nullopt;
+  const Expr* known = express_with(expr, [&](const Expr* symbol) -> std::optional<SymInt> {
+    auto found = values.find(symbol);
+    return found == values.end() ? std::nullopt : std::optional(found->second);
+  });
+  return known ? std::optional(as_sym_int(known)) : std::nullopt;
+}
+
 std::vector<Pt2SymbolSource> symbol_sources(const Pt2Program& program) {
   std::vector<Pt2SymbolSource> sources;
   std::unordered_set<const Expr*> known;
@@ -118,6 +138,28 @@ int64_t solve_symbol(const Pt2SymbolSource& source, int64_t found, const Pt2Symb
           "the size must have the form {}, found {}: no integer {} gives it", size, found, symbol);
   int64_t value = rest / a;
   require(at(value) == found, ErrorCode::unsupported,
+          "{} can be found from no input: {} is not linear in it", symbol, size);
+  return value;
+}
+
+SymInt solve_symbol(const Pt2SymbolSource& source, SymInt found, const Pt2SymbolNumbers& known) {
+  if (!source.solve) return found;
+  const std::string size = symbol_text(source.solve), symbol = symbol_text(source.symbol);
+  auto at = [&](SymInt value) {
+    Pt2SymbolNumbers values = known;
+    values[source.symbol] = value;
+    auto result = evaluate_with(source.solve, values);
+    require(result.has_value(), ErrorCode::bad_file, "size {} has no value where {} is {}", size,
+            symbol, value);
+    return *result;
+  };
+  SymInt b = at(0), a = at(1) - b;
+  require(bool(a != 0), ErrorCode::bad_file,
+          "size {} does not determine {}, and no other size does", size, symbol);
+  require(bool((found - b) % a == 0),
+          "the size must have the form {}, found {}: no integer {} gives it", size, found, symbol);
+  SymInt value = (found - b) / a;
+  require(bool(at(value) == found), ErrorCode::unsupported,
           "{} can be found from no input: {} is not linear in it", symbol, size);
   return value;
 }

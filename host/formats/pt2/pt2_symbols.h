@@ -4,6 +4,7 @@
 #include "core/sym/shape_env.h"
 #include "formats/pt2/pt2.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -38,6 +39,8 @@ std::string place_text(const Pt2SymbolSource& source);
 
 /// By symbol of Pt2Program::symbols.
 using Pt2SymbolValues = std::map<const Expr*, int64_t>;
+/// In a body that is recorded, where sizes are symbolic.
+using Pt2SymbolNumbers = std::map<const Expr*, SymInt>;
 
 /// The sources of all symbols that user inputs bind, each after those that its `solve` uses.
 /// Symbols that occur bare come first, and sizes and numbers before strides and offsets.
@@ -45,10 +48,15 @@ std::vector<Pt2SymbolSource> symbol_sources(const Pt2Program& program);
 
 /// The value of `source` when its place holds `found`; throws UserError where none gives it.
 int64_t solve_symbol(const Pt2SymbolSource& source, int64_t found, const Pt2SymbolValues& known);
+SymInt solve_symbol(const Pt2SymbolSource& source, SymInt found, const Pt2SymbolNumbers& known);
 
 /// The integer that `expr` is under `values`; nothing for null, where a value is missing, and where
 /// it is no integer of 64 bits.
 std::optional<int64_t> evaluate_with(const Expr* expr, const Pt2SymbolValues& values);
+std::optional<SymInt> evaluate_with(const Expr* expr, const Pt2SymbolNumbers& values);
+/// What `expr` is where its symbols are these numbers; nothing where one of them is missing.
+const Expr* express_with(const Expr* expr,
+                         const std::function<std::optional<SymInt>(const Expr* symbol)>& numbers);
 
 /// The hints that the archive gives for the symbols of `sources`.
 Pt2SymbolValues symbol_hints(const Pt2Program& program,
