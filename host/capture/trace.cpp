@@ -154,8 +154,8 @@ void Trace::set_hooks() {
     mutates_ = mutates_ || has_effect(*call.op);
     has_mutated_ = has_mutated_ || mutates_;
     symbols_.emit_asserts();
-    if (inputs_.changes_captured(call))
-      return graph_break(message("{}, which changes what a captured tensor is,", call.op->name));
+    if (!fullgraph && inputs_.changes_captured(call))
+      return break_because(message("{} changes what a captured tensor is", call.op->name));
     if (!inputs_.host_writes.touches(call)) return;
     recording_.why_not_followed = "the program has an address of its memory";
     require(!fullgraph, ErrorCode::graph_break,

@@ -243,6 +243,15 @@ void FrameStore::replace_objects(Frame& frame, std::span<const uint32_t> objects
   add_arguments(frame);
 }
 
+void FrameStore::share_with_earlier(Frame& frame, ValueId end) const {
+  auto is_earlier = [&](uint32_t o) { return path_.objects()[o].value < end; };
+  std::vector<uint32_t> later;
+  for (uint32_t o = 0; o < frame.objects.size(); ++o)
+    if (!is_earlier(o) && sharing_[o] && std::ranges::any_of(*sharing_[o], is_earlier))
+      later.push_back(o);
+  if (!later.empty()) replace_objects(frame, later);
+}
+
 void FrameStore::add_args(Frame& frame) const {
   auto own_list = [&](Value& arg) {
     bool is_own = std::ranges::any_of(

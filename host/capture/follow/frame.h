@@ -50,6 +50,9 @@ class FrameStore {
   bool set_number(Frame& frame, size_t index, int64_t word) const;
   /// Other fakes for these objects, whose own somebody keeps.
   void replace_objects(Frame& frame, std::span<const uint32_t> objects) const;
+  /// Objects up to value `end` are those of another frame: others that share memory with them are
+  /// made anew.
+  void share_with_earlier(Frame& frame, ValueId end) const;
   /// It may be lent again; `steps` of the path have been taken.
   void give_back(std::unique_ptr<Frame> frame, size_t steps);
   /// What the symbols of a part's graph are.

@@ -328,14 +328,14 @@ void Position::change_to(const PathVersion& to) {
     if (mine.defined()) impl_of(mine)->extra->trace_id = frame_->id;
     if (old->objects[o].defined()) impl_of(old->objects[o])->extra->trace_id = old->id;
   }
-  if (to.recording->has_backward) {  // the tape has handles of its own that name the frame
-    std::swap(frame_->id, old->id);
-    mark_objects(*frame_);
-    mark_objects(*old);
-  }
   std::swap(frame_->arguments, old->arguments);
   std::swap(frame_->slots, old->slots);
-  from.frames().give_back(std::move(old), 0);
+  if (!to.recording->has_backward) return from.frames().give_back(std::move(old), 0);
+  // The tape has handles of its own that name the frame, and asks what is a view of what. Views of
+  // the old frame that were to come are of what the body holds: it is not lent again.
+  std::swap(frame_->id, old->id);
+  mark_objects(*frame_);
+  path().frames().share_with_earlier(*frame_, end);
 }
 
 // ---- the results of a body in one piece

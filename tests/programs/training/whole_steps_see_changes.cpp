@@ -201,5 +201,24 @@ TENON_PROGRAM(PassesThatStopInTheMiddleOverSizes, 12) {
   for (int i = 0; i < 6; ++i) run.log(f(ones({3 + i % 4, 3}), i % 3 != 1), w.grad());
 }
 
+// The last way begins as two others do, which the run follows one after the other.
+TENON_PROGRAM(AViewIsWrittenOnSomeWays, 8) {
+  Tensor w = full({2}, 0.5).requires_grad_();
+  int ways = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    w.set_grad({});
+    Tensor k = x * w;
+    if (ways & 1) k.select(0, 0).mul_(2);
+    if (ways & 2) k = k + 1;
+    k.sum().backward();
+    return k.detach();
+  });
+  for (int i : {0, 1, 2, 3, 1, 3, 0, 2, 3}) {
+    ways = i;
+    run.log(f(ones({2})), w.grad());
+  }
+}
+TENON_PROGRAM_IN_ONE_GRAPH(AViewIsWrittenOnSomeWays, 4);
+
 }  // namespace
 }  // namespace tenon::programs
