@@ -119,49 +119,46 @@ std::vector<Pt2SymbolSource> symbol_sources(const Pt2Program& program) {
   return sources;
 }
 
-int64_t solve_symbol(const Pt2SymbolSource& source, int64_t found, const Pt2SymbolValues& known) {
+namespace {
+
+std::optional<int64_t> difference(int64_t a, int64_t b) {
+  int64_t out;
+  return __builtin_sub_overflow(a, b, &out) ? std::nullopt : std::optional(out);
+}
+std::optional<SymInt> difference(SymInt a, SymInt b) { return a - b; }
+
+template <class Int>
+Int solve(const Pt2SymbolSource& source, Int found, const std::map<const Expr*, Int>& known) {
   if (!source.solve) return found;
   const std::string size = symbol_text(source.solve), symbol = symbol_text(source.symbol);
-  auto at = [&](int64_t value) {
-    Pt2SymbolValues values = known;
+  auto at = [&](Int value) {
+    std::map<const Expr*, Int> values = known;
     values[source.symbol] = value;
     auto result = evaluate_with(source.solve, values);
     require(result.has_value(), ErrorCode::bad_file, "size {} has no value where {} is {}", size,
             symbol, value);
     return *result;
   };
-  int64_t b = at(0), a;
-  require(!__builtin_sub_overflow(at(1), b, &a) && a != 0, ErrorCode::bad_file,
+  Int b = at(0);
+  std::optional<Int> a = difference(at(1), b), rest = difference(found, b);
+  require(a && bool(*a != 0), ErrorCode::bad_file,
           "size {} does not determine {}, and no other size does", size, symbol);
-  int64_t rest;
-  require(!__builtin_sub_overflow(found, b, &rest) && rest % a == 0,
+  require(rest && bool(*rest % *a == 0),
           "the size must have the form {}, found {}: no integer {} gives it", size, found, symbol);
-  int64_t value = rest / a;
-  require(at(value) == found, ErrorCode::unsupported,
+  Int value = *rest / *a;
+  require(bool(at(value) == found), ErrorCode::unsupported,
           "{} can be found from no input: {} is not linear in it", symbol, size);
   return value;
 }
 
+}  // namespace
+
+int64_t solve_symbol(const Pt2SymbolSource& source, int64_t found, const Pt2SymbolValues& known) {
+  return solve(source, found, known);
+}
+
 SymInt solve_symbol(const Pt2SymbolSource& source, SymInt found, const Pt2SymbolNumbers& known) {
-  if (!source.solve) return found;
-  const std::string size = symbol_text(source.solve), symbol = symbol_text(source.symbol);
-  auto at = [&](SymInt value) {
-    Pt2SymbolNumbers values = known;
-    values[source.symbol] = value;
-    auto result = evaluate_with(source.solve, values);
-    require(result.has_value(), ErrorCode::bad_file, "size {} has no value where {} is {}", size,
-            symbol, value);
-    return *result;
-  };
-  SymInt b = at(0), a = at(1) - b;
-  require(bool(a != 0), ErrorCode::bad_file,
-          "size {} does not determine {}, and no other size does", size, symbol);
-  require(bool((found - b) % a == 0),
-          "the size must have the form {}, found {}: no integer {} gives it", size, found, symbol);
-  SymInt value = (found - b) / a;
-  require(bool(at(value) == found), ErrorCode::unsupported,
-          "{} can be found from no input: {} is not linear in it", symbol, size);
-  return value;
+  return solve(source, found, known);
 }
 
 const Pt2Sym& sym_at(const Pt2Program& program, const Pt2SymbolSource& source) {
