@@ -25,6 +25,26 @@ bool can_record(const Graph& graph) {
          std::ranges::all_of(graph.nodes(), is_plain);
 }
 
+std::vector<Value> call_node(const Node& node, FunctionRef<Value(ValueId)> argument,
+                             FunctionRef<Number(Number)> here) {
+  const OpEntry& op = entry_of(node.op);
+  std::vector<Value> args(node.args.begin(), node.args.end());
+  ArgumentLists lists;
+  map_arguments(
+      args, lists, [&](ValueId id) { return argument(id); }, [&](Number n) { return here(n); });
+  bool is_list = op.schema.returns_list();
+  std::vector<Value> results(is_list ? 1 : node.n_results);
+  dispatch(op, args.data(), static_cast<uint32_t>(args.size()), results.data(),
+           static_cast<uint32_t>(results.size()));
+  if (!is_list) return results;
+  std::vector<Tensor> parts = take<std::vector<Tensor>>(results[0]);
+  require(parts.size() == node.n_results, "{}: the graph has {} parts, the op gave {}", op.name,
+          node.n_results, parts.size());
+  results.clear();
+  for (const Tensor& part : parts) results.push_back(Value::own(part));
+  return results;
+}
+
 namespace {
 
 class GraphReplay {
@@ -59,22 +79,8 @@ class GraphReplay {
   }
 
   void call(const Node& node) {
-    const OpEntry& op = entry_of(node.op);
-    std::vector<Value> args(node.args.begin(), node.args.end());
-    ArgumentLists lists;
-    map_arguments(
-        args, lists, [this](ValueId id) { return argument(id); },
-        [this](Number n) { return here(n); });
-    bool is_list = op.schema.returns_list();
-    std::vector<Value> results(is_list ? 1 : node.n_results);
-    dispatch(op, args.data(), static_cast<uint32_t>(args.size()), results.data(),
-             static_cast<uint32_t>(results.size()));
-    if (is_list) {
-      std::vector<Tensor> parts = take<std::vector<Tensor>>(results[0]);
-      ensure(parts.size() == node.n_results, "a graph that is recorded again has other lists");
-      std::ranges::move(parts, values_.begin() + node.first_result);
-      return;
-    }
+    std::vector<Value> results = call_node(
+        node, [this](ValueId id) { return argument(id); }, [this](Number n) { return here(n); });
     for (uint32_t r = 0; r < node.n_results; ++r)
       if (!results[r].is_number()) values_[node.first_result + r] = take<Tensor>(results[r]);
   }

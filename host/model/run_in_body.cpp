@@ -1,15 +1,14 @@
 // One walk over the graph of a model: its values are tensors and numbers of the body.
 #include "model/run_in_body.h"
 
-#include "core/arguments.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/sym/sym_simplify.h"
 #include "core/tensor/tensor_impl.h"
 #include "formats/pt2/pt2_import_parts.h"
+#include "graph/inline.h"
 #include "graph/symbol_use.h"
 #include "model/model_tree.h"
-#include "ops/op_table.h"
 #include "ops/shapes.h"
 
 #include <tenon/autograd.h>
@@ -43,7 +42,6 @@ class GraphWalk {
   Number here(Number n) const;
   Value argument(ValueId id) const;
   void call(const Node& node);
-  void keep(const Node& node, std::span<Value> results);
 
   const Graph& graph_;
   std::vector<Tensor> tensors_;
@@ -114,36 +112,18 @@ Value GraphWalk::argument(ValueId id) const {
                                    : Value::of(numbers_[id]);
 }
 
-void GraphWalk::keep(const Node& node, std::span<Value> results) {
-  if (entry_of(node.op).schema.returns_list()) {
-    std::vector<Tensor> parts = take<std::vector<Tensor>>(results[0]);
-    require(parts.size() == node.n_results, "{}: the model expects {} parts, the op gave {}",
-            entry_of(node.op).name, node.n_results, parts.size());
-    std::ranges::move(parts, tensors_.begin() + node.first_result);
-    return;
-  }
+void GraphWalk::call(const Node& node) {
+  std::optional<EnableGradGuard> mode;
+  if (auto fact = node.facts.find("grad"); fact != node.facts.end())
+    mode.emplace(fact->second == "on");
+  std::vector<Value> results = call_node(
+      node, [this](ValueId id) { return argument(id); }, [this](Number n) { return here(n); });
   for (uint32_t r = 0; r < node.n_results; ++r) {
     if (results[r].is_number())
       numbers_[node.first_result + r] = results[r].number();
     else
       tensors_[node.first_result + r] = take<Tensor>(results[r]);
   }
-}
-
-void GraphWalk::call(const Node& node) {
-  const OpEntry& op = entry_of(node.op);
-  std::vector<Value> args(node.args.begin(), node.args.end());
-  ArgumentLists lists;
-  map_arguments(
-      args, lists, [this](ValueId id) { return argument(id); },
-      [this](Number n) { return here(n); });
-  std::optional<EnableGradGuard> mode;
-  if (auto fact = node.facts.find("grad"); fact != node.facts.end())
-    mode.emplace(fact->second == "on");
-  std::vector<Value> results(op.schema.returns_list() ? 1 : node.n_results);
-  dispatch(op, args.data(), static_cast<uint32_t>(args.size()), results.data(),
-           static_cast<uint32_t>(results.size()));
-  keep(node, results);
   bind_symbols(node.first_result, node.n_results);
 }
 
