@@ -26,7 +26,11 @@ uint64_t next_sequence() {
 
 }  // namespace
 
-GradMeta grad_meta_of(const Tensor& t) { return {dims_of(t.sizes()), t.dtype(), t.device()}; }
+GradMeta grad_meta_of(const Tensor& t) {
+  const TensorExtra* extra = impl_of(t)->extra.get();
+  return {dims_of(t.sizes()), t.dtype(), t.device(), extra ? extra->trace_id : 0,
+          extra ? extra->trace_value : 0};
+}
 
 Node::Node() : Node(next_sequence()) {}
 Node::Node(uint64_t sequence) : sequence_(sequence), is_of_body_(thread_modes.tracer != nullptr) {

@@ -14,8 +14,10 @@
 #include <vector>
 
 namespace tenon {
+class Graph;
+struct Node;          // of a graph
 struct StreamChoice;  // core/device/stream_choice.h
-}
+}  // namespace tenon
 
 namespace tenon::autograd {
 
@@ -30,6 +32,8 @@ struct GradMeta {
   Dims sizes;
   Dtype dtype = Dtype::f32;
   Device device;
+  uint64_t trace_id = 0;  ///< of a fake: whose it was, and which value
+  uint32_t trace_value = 0;
 };
 GradMeta grad_meta_of(const Tensor& t);
 
@@ -72,6 +76,9 @@ class Node : public std::enable_shared_from_this<Node> {
   virtual std::vector<Tensor> apply(std::vector<Tensor> grads) = 0;
   /// Drops what is kept for `apply`.
   virtual void release() {}
+  /// The operation that made it is `made` in a recording: symbols take the places of the plain
+  /// numbers and sizes that are kept of it.
+  virtual void take_symbols(const Graph&, const tenon::Node&) {}
   /// Gradients of these inputs, one bit each, were used by code in the place of `apply`.
   virtual void note_reached(uint64_t) {}
   /// Writes what code for this node depends on and what it takes; false, with nothing of worth

@@ -6,6 +6,7 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/tensor/each_tensor.h"
+#include "graph/graph.h"
 #include "ops/op_ids.h"
 
 #include <tenon/ops/create.h>
@@ -51,6 +52,20 @@ void RowNode::connect(const CallArgs& call) {
       wanted_ |= uint64_t{1} << arg;
     slots_.push_back({static_cast<uint8_t>(arg), static_cast<uint32_t>(first),
                       static_cast<uint32_t>(own.size())});
+  }
+}
+
+void RowNode::take_symbols(const Graph& graph, const tenon::Node& made) {
+  const OpEntry& op = entry_of(made.op);
+  bool is_it = &(op.functional ? *op.functional : op) == &op_;
+  if (!is_it || !graph.shape_env) return;
+  for (auto& [use, value] : saved_) {
+    bool is_result = use.kind == Kind::result || use.kind == Kind::result_meta;
+    Value arg = is_result ? Value::ref(made.first_result + use.index) : made.args[use.index];
+    if (arg.tag == Tag::ref)
+      value.take_symbols(*graph.shape_env, graph.value(static_cast<ValueId>(arg.payload)));
+    else
+      value.take_symbols(*graph.shape_env, arg);
   }
 }
 

@@ -23,6 +23,7 @@ class RowNode final : public Node {
   std::string name() const override;
   std::vector<Tensor> apply(std::vector<Tensor> grads) override;
   void release() override;
+  void take_symbols(const Graph& graph, const tenon::Node& made) override;
   bool collect(Collector& collector) const override;
   std::string origin() const override { return anomaly_trace.empty() ? "" : anomaly_trace[0]; }
 

@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/tensor/each_tensor.h"
 #include "graph/control_flow.h"
+#include "graph/record.h"
 #include "ops/forms/complex_forms.h"
 #include "ops/forms/history.h"
 
@@ -128,6 +129,17 @@ Edges edges_of(const CallArgs& call) {
   return edges;
 }
 
+// A body that was compared with a recording is recorded from this call on: what the node has kept of
+// the arguments is as they were before, plain.
+void take_symbols(RowNode& node, const CallArgs& call) {
+  GraphRecorder& recorder = recorder_of_thread();
+  each_result(call, [&](const Tensor& t, uint32_t r) {
+    if (r > 0 || !t.defined() || !t.is_fake() || !recorder.owns(t)) return;
+    const GraphValue& value = recorder.graph().value(recorder.value_of(t));
+    node.take_symbols(recorder.graph(), recorder.graph().node(value.source_index));
+  });
+}
+
 void record_rules(const CallArgs& call, const VjpPlan& plan) {
   const OpEntry& row = call.op->functional ? *call.op->functional : *call.op;
   auto node = std::make_shared<RowNode>(row, plan);
@@ -135,9 +147,11 @@ void record_rules(const CallArgs& call, const VjpPlan& plan) {
   node->connect(call);
   int written = call.op->mutated_args ? call.op->returned_arg : -1;
   node->save_arguments(call, written);
+  bool is_compared = thread_modes.follower;
   run_below(call);
   if (may_give_views(call)) mark_views(call, true);
   node->save_results(call);
+  if (is_compared && !thread_modes.follower) take_symbols(*node, call);
   attach(call, node, plan.results);
 }
 

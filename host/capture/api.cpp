@@ -296,6 +296,15 @@ const bool watches_the_host = (
                               std::string_view what) { return read_one<int64_t>(t, what, {}); },
     true);
 
+const bool reads_modes = (
+    nn::mode_read_slot =
+        [](const std::shared_ptr<const bool>& mode) {
+          if (thread_modes.follower) return;  // what the body does with it, it does
+          Trace* trace = Trace::current();
+          if (trace && config::flags().dynamo.guard_nn_modules) trace->note_mode(mode);
+        },
+    true);
+
 }  // namespace
 
 void detail::add_guard(std::function<bool()> holds, std::source_location where) {

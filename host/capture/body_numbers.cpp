@@ -2,6 +2,8 @@
 #include "capture/body_numbers.h"
 
 #include "capture/earlier_turns.h"
+#include "capture/follow/path.h"
+#include "capture/recording.h"
 #include "config/flags.h"
 #include "core/error.h"
 #include "core/sym/shape_env.h"
@@ -31,6 +33,49 @@ bool may_be_symbol(const SchemaArg& arg) {
 bool is_place(const NumberPlace& place) {
   return place.is_size() ||
          entry_of(place.op).schema.args[place.arg].type.base == BaseType::sym_int;
+}
+
+PlainNumbers::PlainNumbers(const Recording& recording) {
+  uint32_t step = 0;
+  auto add_part = [&](const Graph& graph, std::span<const ValueOrigin> origins) {
+    add_sizes(graph, origins);
+    for (const Node& node : graph.nodes())
+      if (!is_assertion(node)) add_arguments(step++, node);
+  };
+  if (!recording.has_graph_breaks()) add_part(*recording.graph, recording.inputs);
+  for (const Segment& segment : recording.segments) add_part(*segment.graph, segment.inputs);
+}
+
+// Whichever operation gets the tensor first.
+static NumberPlace place_of_size(uint32_t slot, int32_t dim) {
+  return {0, NumberPlace::of_size, slot, dim};
+}
+
+void PlainNumbers::add_sizes(const Graph& graph, std::span<const ValueOrigin> origins) {
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const GraphValue& input = graph.value(graph.inputs()[i]);
+    if (input.kind != ValueKind::tensor || origins[i].kind != ValueOrigin::Kind::implicit) continue;
+    for (size_t d = 0; d < input.meta.sizes.size(); ++d)
+      add(place_of_size(origins[i].index, static_cast<int32_t>(d)), input.meta.sizes[d]);
+  }
+}
+
+void PlainNumbers::add_arguments(uint32_t step, const Node& node) {
+  for (uint32_t a = 0; a < node.args.size(); ++a) {
+    const Value& arg = node.args[a];
+    if (arg.is_number()) add({step, node.op, a, -1}, arg.number());
+    for (uint32_t k = 0; arg.tag == Tag::ints && k < arg.count; ++k)
+      add({step, node.op, a, static_cast<int32_t>(k)}, arg.as<SymInt>()[k]);
+  }
+}
+
+void PlainNumbers::add(const NumberPlace& place, Number number) {
+  if (!number.is_symbolic()) numbers_.try_emplace(place, number);
+}
+
+std::optional<Number> PlainNumbers::operator()(const NumberPlace& place) const {
+  auto found = numbers_.find(place.is_size() ? place_of_size(place.arg, place.element) : place);
+  return found == numbers_.end() ? std::nullopt : std::optional(found->second);
 }
 
 bool BodyNumbers::is_wanted(Number plain, const NumberPlace& place) const {

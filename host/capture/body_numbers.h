@@ -18,12 +18,18 @@
 #include "core/sym/sym_int.h"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <vector>
 
 namespace tenon {
+
+class Graph;
+struct Node;
+struct Recording;
+struct ValueOrigin;
 
 /// A number among the arguments of an operation, or a size of a captured tensor.
 struct NumberPlace {
@@ -55,6 +61,21 @@ struct GivenNumbers {
 /// The number at a place of an earlier run of the body; nothing where there is none, it is a symbol,
 /// or the run says nothing about it.
 using EarlierNumber = std::function<std::optional<Number>(const NumberPlace& place)>;
+
+/// The plain numbers of a recording that runs cannot be compared with: recordings to come learn from
+/// them which ones change.
+class PlainNumbers {
+ public:
+  explicit PlainNumbers(const Recording& recording);
+  std::optional<Number> operator()(const NumberPlace& place) const;
+
+ private:
+  void add_sizes(const Graph& graph, std::span<const ValueOrigin> origins);
+  void add_arguments(uint32_t step, const Node& node);
+  void add(const NumberPlace& place, Number number);
+
+  std::map<NumberPlace, Number> numbers_;
+};
 
 class EarlierTurns;
 

@@ -383,19 +383,20 @@ void TraceInputs::check_writes(const CallArgs& call) const {
 }
 
 // Of arguments the body holds the fakes.
-bool TraceInputs::changes_captured(const CallArgs& call) const {
+std::vector<Tensor> TraceInputs::captured_changed_by(const CallArgs& call) const {
   auto differ = [this](SymIntList now, SymIntList real) {
     auto value = [this](SymInt v) { return env_.int_hint(v); };
     return !std::ranges::equal(now, real, {}, value, value);
   };
-  bool any = false;
+  std::vector<Tensor> changed;
   each_written(call, [&](const Tensor& fake) {
     Tensor real = stand_ins.real_of(fake);
     auto is_it = [&](const Tensor& argument) { return same_head(argument, fake); };
     if (!real.defined() || std::ranges::any_of(argument_fakes_, is_it)) return;
-    any = any || differ(fake.sizes(), real.sizes()) || differ(fake.strides(), real.strides());
+    if (differ(fake.sizes(), real.sizes()) || differ(fake.strides(), real.strides()))
+      changed.push_back(fake);
   });
-  return any;
+  return changed;
 }
 
 // On the tape, the tape asks.

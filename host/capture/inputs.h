@@ -63,8 +63,9 @@ class TraceInputs {
   bool meets_lent_memory(const CallArgs& call) const;
   /// Throws where the call writes captured tensors that may not be written.
   void check_writes(const CallArgs& call) const;
-  /// Whether an op gives a captured tensor other sizes or strides, which the body will look at.
-  bool changes_captured(const CallArgs& call) const;
+  /// The fakes of captured tensors that an op gives other sizes or strides, which the body will look
+  /// at.
+  std::vector<Tensor> captured_changed_by(const CallArgs& call) const;
   /// Throws UserError where an op, not recorded yet, writes a leaf that needs a gradient.
   void check_leaf_writes(const CallArgs& call) const;
   /// The one number in an integer argument, as a symbol: a guard may decide about it. Nothing for
@@ -97,6 +98,7 @@ class TraceInputs {
   HostWrites host_writes;
   StandIns stand_ins;
   WrittenMemory written;  ///< by the segment
+  ShownChanges shown;
   std::vector<uint32_t>
       by_place;  ///< tensor leaves that the body looks at by their place in memory
 

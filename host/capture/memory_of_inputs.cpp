@@ -37,6 +37,22 @@ bool WrittenMemory::holds(const Tensor& real) const {
   return std::ranges::any_of(tensors_, [&](const Tensor& t) { return shares_storage(t, real); });
 }
 
+void ShownChanges::show(std::span<const Tensor> fakes, const StandIns& stand_ins) {
+  for (const Tensor& fake : fakes) {
+    Tensor real = stand_ins.real_of(fake);
+    if (std::ranges::none_of(before_, [&](const Before& b) { return same_head(b.real, real); }))
+      before_.push_back(
+          {real, dims_of(real.sizes()), dims_of(real.strides()), real.storage_offset()});
+    replace_metadata(real, fake.sizes(), fake.strides(), sym_offset_of(fake));
+  }
+}
+
+void ShownChanges::give_back() {
+  for (const Before& b : before_)
+    replace_metadata(b.real, list_of(b.sizes), list_of(b.strides), b.offset);
+  before_.clear();
+}
+
 // Memory that the body has made begins where it did in the recording.
 void note_places(TraceInputs& inputs, const CallArgs& call) {
   if (!(call.op->def->tags & OpTags::by_place)) return;

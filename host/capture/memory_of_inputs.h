@@ -31,6 +31,27 @@ class WrittenMemory {
   std::vector<Tensor> tensors_;
 };
 
+/// Captured tensors that operations of a body in one graph have turned or resized: until the body
+/// ends, it sees what they will be.
+class ShownChanges {
+ public:
+  ShownChanges() = default;
+  ~ShownChanges() { give_back(); }
+  ShownChanges(const ShownChanges&) = delete;
+  /// They stand for such tensors.
+  void show(std::span<const Tensor> fakes, const StandIns& stand_ins);
+  /// They are what they are again.
+  void give_back();
+
+ private:
+  struct Before {
+    Tensor real;
+    Dims sizes, strides;
+    int64_t offset;
+  };
+  std::vector<Before> before_;
+};
+
 /// Remembers the arguments and captured tensors that an op looks at by their place in memory, as
 /// as_strided() with an offset does.
 void note_places(TraceInputs& inputs, const CallArgs& call);

@@ -14,7 +14,6 @@
 #include "core/error.h"
 #include "core/sym/shape_env.h"
 #include "core/tensor/each_tensor.h"
-#include "nn/mode.h"
 #include "ops/custom_op.h"
 #include "ops/forms/history.h"
 #include "ops/op_table.h"
@@ -154,7 +153,9 @@ void Trace::set_hooks() {
     mutates_ = mutates_ || has_effect(*call.op);
     has_mutated_ = has_mutated_ || mutates_;
     symbols_.emit_asserts();
-    if (!fullgraph && inputs_.changes_captured(call))
+    if (auto changed = inputs_.captured_changed_by(call); fullgraph)
+      inputs_.shown.show(changed, inputs_.stand_ins);
+    else if (!changed.empty())
       return break_because(message("{} changes what a captured tensor is", call.op->name));
     if (!inputs_.host_writes.touches(call)) return;
     recording_.why_not_followed = "the program has an address of its memory";
@@ -362,6 +363,7 @@ TraceScope::TraceScope(Trace& trace, const detail::Body& body)
 
 TraceScope::~TraceScope() {
   trace_.gradients_.give_back();
+  trace_.inputs_.shown.give_back();
   current_trace = outer_;
 }
 
@@ -400,6 +402,7 @@ void Trace::failed() {
 }
 
 Recording Trace::finish(const BodyResults& results) {
+  inputs_.shown.give_back();
   recording_.prototype = body_->prototype(body_->context);
   recording_.has_backward = is_on_tape();
   if (is_on_tape()) {
@@ -481,18 +484,5 @@ void Trace::finish_graph(std::span<const Tensor> body_outputs) {
   recording_.inputs = inputs_.segment_origins();
   recording_.inputs.resize(recording_.graph->inputs().size());
 }
-
-namespace {
-
-const bool reads_modes = (
-    nn::mode_read_slot =
-        [](const std::shared_ptr<const bool>& mode) {
-          if (thread_modes.follower) return;  // what the body does with it, it does
-          Trace* trace = Trace::current();
-          if (trace && config::flags().dynamo.guard_nn_modules) trace->note_mode(mode);
-        },
-    true);
-
-}  // namespace
 
 }  // namespace tenon

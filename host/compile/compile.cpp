@@ -85,10 +85,11 @@ Entry* equal_version(const Site& site, const Recording& recording, const Leaves&
   for (uint32_t i = 0; i < site.versions.size(); ++i) {
     Entry* entry = site.versions[i];
     if (!is_alike(recording, *entry) || !entry->accepts(leaves)) continue;
-    bool serves =
-        entry->replays() || (entry->recorded.guards.numbers_hold(leaves, recording.given.words) &&
-                             entry->serves_followed({leaves, recording.captured()}) &&
-                             (!site.skips_bodies() || entry->program_guards_hold()));
+    bool serves = entry->replays() ||
+                  (entry->recorded.guards.numbers_hold(leaves, recording.given.words) &&
+                   entry->serves_followed({leaves, recording.captured()}) &&
+                   (!site.skips_bodies() ||
+                    (entry->recorded.guards.check(leaves) && entry->program_guards_hold())));
     if (serves) return entry;
   }
   return nullptr;

@@ -14,7 +14,7 @@
 namespace tenon::detail {
 
 std::string regime_of(const Site& site, const Entry& e) {
-  size_t n = e.n_courses();
+  size_t n = e.courses.size();
   if (e.replays() && n == 0)
     return message("the body is recorded on every call: {} ({})", e.recorded.break_reason,
                    e.why_no_path);

@@ -43,7 +43,7 @@ struct Versions {
       return all.empty() ? std::nullopt : std::optional(all.front());
     }
     if (first.path) return first.version();
-    begin = first.take_course(leaves);
+    begin = first.courses.take(leaves);
     return begin ? std::optional(version_of(*begin)) : std::nullopt;
   }
   std::vector<PathVersion> others() {
@@ -64,7 +64,7 @@ struct Versions {
 
  private:
   void add_courses(const Entry& entry) {
-    for (auto& course : entry.courses_for(leaves)) courses.push_back(std::move(course));
+    for (auto& course : entry.courses.of_call(leaves)) courses.push_back(std::move(course));
   }
 };
 
@@ -88,7 +88,7 @@ void give_followed(Site& site, const Versions& versions, const PathVersion& vers
         std::move(given.tensors);  // real ones; code makes those of a body in one piece
     ++site.replays;
     auto* course = static_cast<const Course*>(version.owner);
-    if (course != versions.begin.get()) versions.first.move_to_front(*course);
+    if (course != versions.begin.get()) versions.first.courses.move_to_front(*course);
     return;
   }
   Site::Counters& counters = site.my_counters();

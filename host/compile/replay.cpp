@@ -121,13 +121,14 @@ void finish_call(Site& site, Recording recording, const Leaves& leaves, CallResu
   Entry once("", std::move(recording), leaves);
   const Recording& recorded = once.recorded;
   if (recorded.has_code) {
+    constexpr size_t first_place = 0;
     std::vector<int64_t> words(recorded.guards.loads.size());
     recorded.guards.load(leaves, words.data(), recorded.given.words);
     EnableGradGuard mode(thread_modes.grad_enabled && !recorded.has_backward);
-    once.artifact =
-        code == CodeOf::interpreter
-            ? op_by_op(recorded.graph)
-            : segment_code(site, recorded.graph, words, once.recorded_overlaps)->artifact;
+    once.artifact = code == CodeOf::interpreter ? op_by_op(recorded.graph)
+                                                : segment_code(site, recorded.graph, words,
+                                                               once.recorded_overlaps, first_place)
+                                                      ->artifact;
   }
   autograd::RequestsOfCall brings(recorded.requests);
   once.run({leaves, slots, recorded.given.words}, result);

@@ -64,26 +64,60 @@ struct EarlierPaths {
   bool is_of_other_arguments;
   std::vector<const Path*> paths;
   std::vector<std::shared_ptr<const Course>> courses;
+  std::vector<std::shared_ptr<const PlainNumbers>> without_path;
+  // Of a body that has left a path with symbolic sizes: what it has computed from sizes by then is
+  // plain, and other where they are.
+  std::vector<const Path*> of_other_sizes;
 
   // A size, an index or a bound may follow from the arguments.
   std::optional<Number> operator()(const NumberPlace& place) const {
     if (is_of_other_arguments && is_place(place)) return std::nullopt;
     for (const Path* path : paths)
       if (std::optional<Number> number = path->number_at(place)) return number;
+    for (const auto& numbers : without_path)
+      if (std::optional<Number> number = (*numbers)(place)) return number;
+    for (const Path* path : of_other_sizes)
+      if (std::optional<Number> number = path->number_at(place)) return number;
     return std::nullopt;
   }
 };
 
+// Whether the version is for tensors of the same kind, and of other sizes at most.
+bool differs_in_sizes(const Entry& entry, const Leaves& leaves) {
+  std::span<const TensorGuard> guards = entry.recorded.guards.tensors;
+  if (!entry.has_like_leaves(leaves)) return false;
+  for (size_t i = 0; i < guards.size(); ++i) {
+    const Tensor& t = *leaves.tensors[i];
+    bool is_like = guards[i].defined == t.defined() &&
+                   (!t.defined() || (guards[i].ndim == t.dim() &&
+                                     guards[i].dtype == static_cast<int32_t>(t.dtype())));
+    if (!is_like) return false;
+  }
+  return true;
+}
+
 // The one that was left comes first; it may have another operation where a further one has this.
 // Where none was left, because no version takes the arguments, those of other arguments tell.
-EarlierPaths earlier_paths(const Site& site, const Leaves& leaves, const Path* left) {
-  EarlierPaths found{.is_of_other_arguments = !left, .paths = {}, .courses = {}};
+EarlierPaths earlier_paths(const Site& site, const Leaves& leaves, const TracePolicy& policy,
+                           const Path* left) {
+  EarlierPaths found{};
+  bool has_free_sizes = std::ranges::any_of(policy.sizes, [](const std::vector<DimPolicy>& sizes) {
+    return std::ranges::any_of(sizes, [](DimPolicy p) { return p != DimPolicy::fixed; });
+  });
   if (left) found.paths.push_back(left);
-  for (uint32_t i = 0; i < site.versions.size(); ++i) {
-    const Entry* entry = site.versions[i];
-    if (left && !entry->accepts(leaves)) continue;
+  std::vector<const Entry*> entries;
+  for (uint32_t i = 0; i < site.versions.size(); ++i) entries.push_back(site.versions[i]);
+  auto accepts = [&](const Entry* entry) { return entry->accepts(leaves); };
+  found.is_of_other_arguments = !left && std::ranges::none_of(entries, accepts);
+  for (const Entry* entry : entries) {
+    if (!found.is_of_other_arguments && !accepts(entry)) {
+      if (left && has_free_sizes && entry->path && differs_in_sizes(*entry, leaves))
+        found.of_other_sizes.push_back(entry->path.get());
+      continue;
+    }
+    if (auto numbers = entry->courses.numbers_without_path()) found.without_path.push_back(numbers);
     if (entry->path) found.paths.push_back(entry->path.get());
-    for (auto& course : entry->courses_for(leaves)) {
+    for (auto& course : entry->courses.of_call(leaves)) {
       found.paths.push_back(&course->path);
       found.courses.push_back(std::move(course));
     }
@@ -103,7 +137,7 @@ TracePolicy policy_of(Site& site, const Leaves& leaves, const Path* left) {
   policy.body_numbers = site.memory.body_numbers;
   bool has_others = site.versions.size() > 0 && !site.skips_bodies();
   policy.compares_turns = !site.skips_bodies();
-  if (left || has_others) policy.earlier_number = earlier_paths(site, leaves, left);
+  if (left || has_others) policy.earlier_number = earlier_paths(site, leaves, policy, left);
   return policy;
 }
 

@@ -72,7 +72,10 @@ Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
   implicit_guards = slot_guards(recorded);
   for (const ImplicitInput& in : recorded.implicit) captured_handles.emplace_back(in);
   why_no_path = Path::why_not(recorded);
-  if (why_no_path.empty()) path = std::make_unique<Path>(recorded);
+  if (why_no_path.empty())
+    path = std::make_unique<Path>(recorded);
+  else
+    courses.add_without_path(recorded);
   output_program = output_program_of(recorded);
   n_graph_outputs = recorded.graph->outputs().size();
   gives_graph_outputs = has_outputs_of_graph(recorded);
@@ -103,9 +106,8 @@ std::vector<Overlap> Entry::overlaps(const CallInputs& in) const {
 // ---- whether it serves
 
 bool Entry::accepts(const Leaves& leaves) const {
-  bool holds =
-      path || replays() ? recorded.guards.check_before_body(leaves) : recorded.guards.check(leaves);
-  return holds && (excluded.empty() || !excluded_serves(leaves));
+  return recorded.guards.check_before_body(leaves) &&
+         (excluded.empty() || !excluded_serves(leaves));
 }
 
 bool Entry::serves(const Leaves& leaves) const {
@@ -123,62 +125,13 @@ bool Entry::serves_followed(const CallInputs& in) const {
   return !writes_inputs || overlaps(in) == recorded_overlaps;
 }
 
-bool Course::accepts(const Leaves& leaves) const {
-  auto holds = [&](const auto& guards) { return guards->check_before_body(leaves); };
-  return (has_guards_of_entry || recorded.guards.check_before_body(leaves)) &&
-         std::ranges::all_of(recorded.earlier_guards, holds);
-}
-
-std::vector<std::shared_ptr<const Course>> Entry::courses_for(const Leaves& leaves) const {
-  std::vector<std::shared_ptr<const Course>> courses;
-  std::lock_guard lock(courses_lock_);
-  for (const std::shared_ptr<const Course>& course : courses_)
-    if (course->accepts(leaves)) courses.push_back(course);
-  return courses;
-}
-
-std::shared_ptr<const Course> Entry::take_course(const Leaves& leaves) {
-  std::lock_guard lock(courses_lock_);
-  auto found = std::ranges::find_if(courses_, [&](const auto& c) { return c->accepts(leaves); });
-  if (found == courses_.end()) return nullptr;
-  std::rotate(courses_.begin(), found, found + 1);
-  return courses_.front();
-}
-
-size_t Entry::n_courses() const {
-  std::lock_guard lock(courses_lock_);
-  return courses_.size();
-}
-
 void Entry::add_course(Recording recording, bool is_first) {
-  const config::CaptureFlags& flags = config::flags().capture;
-  size_t n_segments = recording.segments.size();
-  bool too_long = n_segments > static_cast<uint64_t>(flags.trace_tree_max_depth);
+  auto most = static_cast<uint64_t>(config::flags().capture.trace_tree_max_depth);
+  bool too_long = recording.segments.size() > most;
   why_no_path = too_long ? "it has more segments than capture.trace_tree_max_depth"
                          : Path::why_not(recording);
-  if (!why_no_path.empty()) return;
-  std::vector<SlotGuard> guards = slot_guards(recording);
-  for (ImplicitInput& in : recording.implicit) in.tensor = Tensor();  // later calls bring it
-  recording.results.clear();
-  recording.prototype.reset();
-  auto course = std::make_shared<const Course>(std::move(recording), std::move(guards), is_first);
-  std::lock_guard lock(courses_lock_);
-  courses_.insert(courses_.begin(), std::move(course));
-  constexpr size_t most_courses = 64;
-  auto most_segments = static_cast<uint64_t>(flags.trace_tree_max_nodes);
-  size_t n_kept = 0, total = 0;
-  while (n_kept < std::min(courses_.size(), most_courses)) {
-    total += courses_[n_kept]->path.parts().size();
-    if (n_kept > 0 && total > most_segments) break;
-    ++n_kept;
-  }
-  courses_.resize(n_kept);
-}
-
-void Entry::move_to_front(const Course& course) {
-  std::lock_guard lock(courses_lock_);
-  auto found = std::ranges::find(courses_, &course, &std::shared_ptr<const Course>::get);
-  if (found != courses_.end()) std::rotate(courses_.begin(), found, found + 1);
+  if (!why_no_path.empty()) return courses.add_without_path(recording);
+  courses.add(std::move(recording), is_first);
 }
 
 void Entry::note_left() {

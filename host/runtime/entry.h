@@ -5,13 +5,13 @@
 #include "capture/recording.h"
 #include "graph/artifact.h"
 #include "guards/overlap.h"
+#include "runtime/courses.h"
 
 #include <tenon/detail/compiled.h>
 
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -25,22 +25,6 @@ struct CallInputs {
   std::span<const int64_t> numbers = {};
   /// Of a call that was recorded, with its texts; null: as in the version.
   const std::vector<LogCall>* log_calls = nullptr;
-};
-
-/// One course of a body with graph breaks.
-struct Course {
-  Course(Recording recording, std::vector<SlotGuard> guards, bool is_first)
-      : recorded(std::move(recording)),
-        slot_guards(std::move(guards)),
-        path(recorded),
-        has_guards_of_entry(is_first) {}
-  const Recording recorded;
-  const std::vector<SlotGuard> slot_guards;
-  const Path path;
-  const bool has_guards_of_entry;
-
-  /// Whether it is for a call that its entry accepts.
-  bool accepts(const detail::Leaves& leaves) const;
 };
 
 /// Where a captured tensor is read from.
@@ -74,6 +58,7 @@ struct Entry {
   bool takes_slots = false;    ///< calls bring what the body captured; nothing of it is kept here
   bool writes_inputs = false;  ///< the graph writes tensors in place
   std::vector<Overlap> recorded_overlaps;  ///< then: what the code takes for granted
+  Courses courses;                         ///< of a body with graph breaks
   /// Older versions that go before this one: what they serve it does not.
   std::vector<std::shared_ptr<const Entry>> excluded;
   std::atomic<uint64_t> hits{0}, next_check{1};  ///< see verify.h
@@ -105,23 +90,13 @@ struct Entry {
   /// Why it does not serve, in one line.
   std::string why_not(const detail::Leaves& leaves) const;
   PathVersion version() const;
-  /// The courses of a body with graph breaks that are for calls with such arguments, which the entry
-  /// accepts; the one that was taken last comes first. They live as long as the result.
-  std::vector<std::shared_ptr<const Course>> courses_for(const detail::Leaves& leaves) const;
-  /// The first of them, which comes to the front, or null.
-  std::shared_ptr<const Course> take_course(const detail::Leaves& leaves);
-  size_t n_courses() const;
-  /// Keeps another course, unless it cannot be followed; the one taken longest ago may go.
+  /// Keeps another course of a body with graph breaks, unless it cannot be followed.
   void add_course(Recording recording, bool is_first = false);
-  void move_to_front(const Course& course);
   /// A body has left the path, and no version may be added: after some, it is not tried for a while.
   void note_left();
   bool rests();
 
  private:
-  mutable std::mutex courses_lock_;
-  std::vector<std::shared_ptr<const Course>> courses_;
-
   // The tensors of a call that share elements, by place among the inputs of the graph.
   std::vector<Overlap> overlaps(const CallInputs& in) const;
   const Tensor& input_tensor(const ValueOrigin& origin, const CallInputs& in) const;

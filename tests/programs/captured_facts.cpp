@@ -77,6 +77,8 @@ TENON_PROGRAM(SizesOfWhatTheBodyTurns, 24) {
   }
 }
 
+TENON_PROGRAM_IN_ONE_GRAPH(SizesOfWhatTheBodyTurns, 24);
+
 struct Layers : nn::Module {
   nn::Linear first{2, 2}, second{2, 1};
   TENON_MODULE(Layers, first, second)

@@ -2,6 +2,9 @@
 #include "autograd/saved/saved_value.h"
 
 #include "autograd/collector.h"
+#include "core/sym/shape_env.h"
+#include "graph/graph.h"
+#include "graph/symbol_use.h"
 
 #include <algorithm>
 
@@ -188,6 +191,48 @@ bool SavedValue::collect(Collector& collector, bool may_differ) const {
   for (size_t i = 0; is_list && i < more_->tensors.size(); ++i)
     if (!more_->tensors[i].collect(collector)) return false;
   return true;
+}
+
+namespace {
+
+// Nothing is decided about a symbol by looking at its value in the run that is recorded.
+bool stands_for(const ShapeEnv& env, Number recorded, Number plain) {
+  if (plain.is_symbolic() || plain.kind() != recorded.kind()) return false;
+  if (!recorded.is_symbolic()) return recorded.word() == plain.word();
+  std::optional<SymValue> value = env.hint(expression_of(recorded));
+  return value && value->word == plain.word();
+}
+
+}  // namespace
+
+bool stand_for(const ShapeEnv& env, SymIntList recorded, SymIntList plain) {
+  return recorded.is_symbolic() && std::ranges::equal(recorded, plain, [&](SymInt r, SymInt p) {
+           return stands_for(env, r, p);
+         });
+}
+
+void SavedValue::take_symbols(const ShapeEnv& env, const Value& argument) {
+  if (argument.tag != tag_) return;
+  if (tag_ == Tag::ints)
+    take_list(env, SymIntList(List<SymInt>(argument.as<SymInt>(), argument.count)));
+  if (argument.is_number() && stands_for(env, argument.number(), plain_.number()))
+    plain_ = argument;
+}
+
+void SavedValue::take_symbols(const ShapeEnv& env, const GraphValue& tensor) {
+  if (tag_ != Tag::tensor) return;
+  SymIntList sizes = list_of(tensor.meta.sizes);
+  if (part_ == Part::sizes) take_list(env, sizes);
+  if (part_ == Part::meta && stand_for(env, sizes, more_->fakes[0].sizes()))
+    more_->fakes[0] = make_fake(tensor.meta, tensor.offset);
+}
+
+void SavedValue::take_list(const ShapeEnv& env, SymIntList recorded) {
+  std::vector<uint64_t>& words = more_->words;
+  SymIntList plain(List<SymInt>(reinterpret_cast<const SymInt*>(words.data()), words.size()));
+  if (stand_for(env, recorded, plain))
+    std::ranges::transform(recorded, words.begin(),
+                           [](SymInt r) { return static_cast<uint64_t>(r.word()); });
 }
 
 bool SavedValue::release() {

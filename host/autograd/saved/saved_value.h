@@ -6,6 +6,11 @@
 
 #include <deque>
 
+namespace tenon {
+struct GraphValue;
+class ShapeEnv;
+}  // namespace tenon
+
 namespace tenon::autograd {
 
 /// Values to call a function with, and what they point to.
@@ -20,6 +25,9 @@ struct CallMemory {
     values.push_back(Value::of(TensorList(lists.emplace_back(std::move(l)))));
   }
 };
+
+/// Whether some of the recorded numbers are symbols, and all have these values.
+bool stand_for(const ShapeEnv& env, SymIntList recorded, SymIntList plain);
 
 class SavedValue {
  public:
@@ -40,6 +48,10 @@ class SavedValue {
   /// For code in the node's place; false as SavedTensor::collect. Numbers that may differ, such as
   /// sizes, are taken by the code; others are a part of what it does.
   bool collect(Collector& collector, bool may_differ) const;
+  /// Symbols of a recording take the places of the plain numbers that they stand for: in an argument,
+  /// or in the sizes of a tensor.
+  void take_symbols(const ShapeEnv& env, const Value& argument);
+  void take_symbols(const ShapeEnv& env, const GraphValue& tensor);
   /// Drops tensors; whether there were any, without which the value cannot be used again.
   bool release();
 
@@ -59,6 +71,7 @@ class SavedValue {
   const std::vector<Tensor>& fakes() const;
   void keep_tensors(TensorList list);
   void keep_list(const Value& list);
+  void take_list(const ShapeEnv& env, SymIntList recorded);
 
   Tag tag_ = Tag::none;
   Part part_;

@@ -1,6 +1,8 @@
 // Re-recording: steps of a path as operations of a trace.
 #include "capture/follow/record_steps.h"
 
+#include "autograd/grad_state.h"
+#include "autograd/saved/saved_value.h"
 #include "capture/lazy_numbers.h"
 #include "capture/renamed.h"
 #include "capture/tape/hooks.h"
@@ -11,6 +13,10 @@
 #include "graph/symbol_use.h"
 
 #include <tenon/autograd.h>
+
+#include <map>
+#include <optional>
+#include <set>
 
 namespace tenon {
 
@@ -173,6 +179,47 @@ class UnitsAgain {
   OpUnit::Start start_;
 };
 
+/// The nodes that the tape has made in a run, which have its plain numbers.
+class NodesOfRun {
+ public:
+  explicit NodesOfRun(const Frame& frame) : frame_(frame) {
+    for (const Tensor& t : frame.objects)
+      if (autograd::GradState* state = t.defined() ? autograd::state_of(t) : nullptr)
+        add(state->node.get());
+  }
+  /// The value is `recorded` in a recording.
+  void take_symbols(ValueId value, const Graph& graph, ValueId recorded) const {
+    const GraphValue& known = graph.value(recorded);
+    auto [first, end] = inputs_.equal_range(value);
+    for (auto at = first; at != end; ++at) {
+      auto [node, input] = at->second;
+      Dims& sizes = node->inputs[input].sizes;
+      if (autograd::stand_for(*graph.shape_env, list_of(known.meta.sizes), list_of(sizes)))
+        sizes = known.meta.sizes;
+      if (input == 0 && known.source == ValueSource::node)
+        node->take_symbols(graph, graph.node(known.source_index));
+    }
+  }
+
+ private:
+  void add(autograd::Node* last) {
+    std::vector<autograd::Node*> left{last};
+    while (!left.empty()) {
+      autograd::Node* node = left.back();
+      left.pop_back();
+      if (!node || !seen_.insert(node).second) continue;
+      for (size_t i = 0; i < node->inputs.size(); ++i)
+        if (node->inputs[i].trace_id == frame_.id)
+          inputs_.emplace(node->inputs[i].trace_value, std::pair(node, i));
+      for (const autograd::Edge& edge : node->next) left.push_back(edge.node.get());
+    }
+  }
+
+  const Frame& frame_;
+  std::multimap<ValueId, std::pair<autograd::Node*, size_t>> inputs_;  // by value, of which node
+  std::set<const autograd::Node*> seen_;
+};
+
 /// Of captured tensors. The tape has kept them as they were, and no code has run since.
 class VersionsOfSlots {
  public:
@@ -204,6 +251,8 @@ OpUnit::Start record_steps(Trace& trace, const Path& path, const Frame& frame, S
   std::vector<ValueId> values;  // of the trace, by value of the path
   if (trace.is_on_tape()) values.resize(path.values_before(end), no_value);
   UnitsAgain units(trace, path, known);
+  std::optional<NodesOfRun> nodes;
+  if (trace.is_on_tape() && !trace.so_far().shape_env->symbols().empty()) nodes.emplace(frame);
   VersionsOfSlots versions(frame);
   for (size_t n = first; n < end; ++n) {
     const Path::Step& step = path.steps()[n];
@@ -220,6 +269,8 @@ OpUnit::Start record_steps(Trace& trace, const Path& path, const Frame& frame, S
       if (trace.is_on_tape()) values[step.first_result + r] = recorder_of_thread().value_of(t);
       take_hooks(trace, t, step.first_result + r, requests);
     });
+    for (ValueId v = step.first_result; nodes && v < step.first_result + step.n_results; ++v)
+      if (values[v] != no_value) nodes->take_symbols(v, recorder_of_thread().graph(), values[v]);
     take_functions(trace, path, step, known, requests);
     for (Value& v : results) drop(v);
     units.after(n);
