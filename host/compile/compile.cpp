@@ -156,13 +156,26 @@ void serve_recording(Site& site, Recording recording, const Leaves& leaves, Call
 
 namespace {
 
+/// The options of compile() count, over them what an override says.
+struct FlagsOfMiss {
+  config::OptionScope options, overrides;
+  explicit FlagsOfMiss(const Site& site)
+      : options(site.flags), overrides(flag_override(site.number)) {}
+};
+
 void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   if (site.run_only) return run_eagerly(site, body);
-  // The options of compile() count from here on, over them what an override says.
-  config::OptionScope options(site.flags), overrides(flag_override(site.number));
+  std::optional<FlagsOfMiss> flags;
 
   // Limits and flags decide whether it is worth a version of its own (limits.cpp).
-  Miss then = what_to_do(site, leaves);
+  Miss then = Miss::look_again;
+  while (then == Miss::look_again) {
+    flags.emplace(site);
+    then = what_to_do(site, leaves);
+    if (then != Miss::look_again) break;
+    flags.reset();
+    if (serve_by_version(site, leaves, body, result)) return;
+  }
   if (then == Miss::replay) return replay_body(site, leaves, body, result);
   auto compile = [&] {
     report::CompileWatch watch(message("{}/{}", site.number, site.attempts.load()),

@@ -8,6 +8,7 @@
 #include "ops/op_table.h"
 #include "runtime/limits.h"
 
+#include <mutex>
 #include <sstream>
 #include <utility>
 
@@ -30,7 +31,8 @@ std::string regime_of(const Site& site, const Entry& e) {
 
 std::string explain_site(const Site& s) {
   auto& site = const_cast<Site&>(s);
-  std::lock_guard lock(site.changing);
+  std::unique_lock lock(site.changing, std::defer_lock);
+  if (!site.changing.is_mine()) lock.lock();  // else a backend asks that compiles for it
   std::string out =
       message("callable {} with backend {}: {} versions, {} compiles\n", display_name(site),
               backend_of(site), site.versions.size(), site.compiles.load());

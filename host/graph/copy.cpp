@@ -34,6 +34,21 @@ StorageRef GraphCopy::storage_of(const GraphValue& value) {
   return shared;
 }
 
+// A view lies in the memory of what stands for the tensor that it is of.
+Tensor GraphCopy::fake_of_result(const Node& node, const GraphValue& value) {
+  ValueId viewed = no_value;
+  if (value.alias_group != 0)
+    Graph::for_each_use(node, [&](ValueId v) {
+      bool is_it = viewed == no_value && from_.value(v).alias_group == value.alias_group;
+      if (is_it && fakes_[v].defined()) viewed = v;
+    });
+  if (viewed == no_value) return make_fake(value.meta, value.offset, storage_of(value));
+  SymInt before = from_.value(viewed).offset, now = sym_offset_of(fakes_[viewed]);
+  bool has_moved = before.word() != now.word();
+  return make_fake(value.meta, has_moved ? value.offset - before + now : value.offset,
+                   impl_of(fakes_[viewed])->storage_ref);
+}
+
 void GraphCopy::map(ValueId original, ValueId copied, const Tensor& fake) {
   ids_[original] = copied;
   fakes_[original] = fake;
@@ -97,7 +112,8 @@ void GraphCopy::add_node(NodeId n) {
     const GraphValue& value = from_.value(original);
     Tensor fake;
     if (value.kind == ValueKind::tensor) {
-      fake = make_fake(value.meta, value.offset, storage_of(value));
+      fake = fake_of_result(node, value);
+      recorder_.graph().value(copied.first_result + r).offset = sym_offset_of(fake);
       if (value.flags.requires_grad) mark_requires_grad(fake, true);
       recorder_.rebind(fake, copied.first_result + r);
     }

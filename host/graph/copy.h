@@ -49,6 +49,7 @@ class GraphCopy {
  private:
   GraphValue described(const GraphValue& value) const;
   StorageRef storage_of(const GraphValue& value);
+  Tensor fake_of_result(const Node& node, const GraphValue& value);
   void map(ValueId original, ValueId copied, const Tensor& fake);
   std::vector<Value> arguments(const Node& node);
   void bind_symbols(ValueSource source, uint32_t node);

@@ -244,6 +244,52 @@ static void call_uncompiled(Site& site, const Body& body, Eager reason) {
   run_eagerly(site, body, reason);
 }
 
+static bool runs_body(const Entry& entry, bool skips_bodies) {
+  return entry.replays() || !skips_bodies;
+}
+
+static bool takes(const Entry& entry, const Leaves& leaves, bool skips_bodies) {
+  return runs_body(entry, skips_bodies) ? entry.accepts(leaves) : entry.serves(leaves);
+}
+
+bool has_version_for(const Site& site, const Leaves& leaves) {
+  bool skips_bodies = site.skips_bodies();
+  for (uint32_t i = 0; i < site.versions.size(); ++i)
+    if (takes(*site.versions[i], leaves, skips_bodies)) return true;
+  return false;
+}
+
+bool serve_by_version(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
+  Site::Counters& counters = site.my_counters();
+  uint32_t n = site.versions.size(), stance = stance_word.load(std::memory_order_relaxed);
+  bool skips_bodies = site.skips_bodies(), skips_guards = n == 1 && skips_guards_in(stance);
+  for (uint32_t i = 0; i < n; ++i) {
+    Entry* entry = site.versions[i];
+    bool is_taken =
+        (skips_guards && entry->has_like_leaves(leaves)) || takes(*entry, leaves, skips_bodies);
+    if (!is_taken) continue;
+    if (i > 0) {
+      add(counters.guard_failures, i);
+      site.move_to_front(i);
+    }
+    if (runs_body(*entry, skips_bodies)) {
+      HeldArguments held(leaves);
+      follow_entry_slot(site, *entry, leaves, body, result);
+      return true;
+    }
+    if (is_due(site, *entry, leaves)) {
+      HeldArguments held(leaves);
+      if (verify_slot(site, *entry, leaves, body, result)) return true;
+    }
+    add(counters.hits, 1);
+    result.prototype = entry->recorded.prototype.get();
+    autograd::RequestsOfCall brings(entry->recorded.requests);
+    entry->run({leaves}, result);
+    return true;
+  }
+  return false;
+}
+
 void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   uint32_t stance = stance_word.load(std::memory_order_relaxed);
   if (site.options.disable || is_in(stance, compiler::Stance::force_eager) || is_uncompiled()) {
@@ -264,35 +310,31 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   VersionList<Entry>::Reading reading(site.versions);
   Site::Counters& counters = site.my_counters();
   add(counters.calls, 1);
-  uint32_t n = site.versions.size();
-  bool skips_bodies = site.skips_bodies(flags), skips_guards = n == 1 && skips_guards_in(stance);
-  for (uint32_t i = 0; i < n; ++i) {
-    Entry* entry = site.versions[i];
-    bool follows = entry->replays() || !skips_bodies;
-    bool is_taken = (skips_guards && entry->has_like_leaves(leaves)) ||
-                    (follows ? entry->accepts(leaves) : entry->serves(leaves));
-    if (!is_taken) continue;
-    if (i > 0) {
-      add(counters.guard_failures, i);
-      site.move_to_front(i);
-    }
-    if (follows) {
-      HeldArguments held(leaves);
-      return follow_entry_slot(site, *entry, leaves, body, result);
-    }
-    if (is_due(site, *entry, leaves)) {
-      HeldArguments held(leaves);
-      if (verify_slot(site, *entry, leaves, body, result)) return;
-    }
-    add(counters.hits, 1);
-    result.prototype = entry->recorded.prototype.get();
-    autograd::RequestsOfCall brings(entry->recorded.requests);
-    return entry->run({leaves}, result);
-  }
+  if (serve_by_version(site, leaves, body, result)) return;
   add(counters.unserved, 1);
-  add(counters.guard_failures, n);
+  add(counters.guard_failures, site.versions.size());
   HeldArguments held(leaves);
   miss_slot(site, leaves, body, result);
+}
+
+void ChangeLock::lock() {
+  require(!is_mine(), ErrorCode::unsupported,
+          "callable {} is being compiled by this thread, and its backend calls or resets it; do so "
+          "after the call that compiles",
+          display_name(site_));
+  mutex_.lock();
+  owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+}
+
+bool ChangeLock::try_lock() {
+  if (is_mine() || !mutex_.try_lock()) return false;
+  owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  return true;
+}
+
+void ChangeLock::unlock() {
+  owner_.store({}, std::memory_order_relaxed);
+  mutex_.unlock();
 }
 
 CallStats site_stats(const Site& site) {

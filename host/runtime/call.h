@@ -27,6 +27,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 namespace tenon {
 
@@ -54,6 +55,26 @@ struct SegmentCode {
 
 namespace detail {
 
+class Site;
+
+/// The lock of a site. It is held while a backend compiles, whose code may be the program's: where
+/// that calls or resets the same callable, lock() throws UserError, as it would wait for itself.
+class ChangeLock {
+ public:
+  explicit ChangeLock(const Site& site) : site_(site) {}
+  void lock();
+  bool try_lock();
+  void unlock();
+  bool is_mine() const {
+    return owner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
+
+ private:
+  const Site& site_;
+  std::mutex mutex_;
+  std::atomic<std::thread::id> owner_{};
+};
+
 class Site {
  public:
   explicit Site(Options options);
@@ -70,7 +91,7 @@ class Site {
   /// Misses run eagerly: a limit was reached, or an error of its compilation was suppressed.
   std::atomic<bool> run_only{false};
 
-  std::mutex changing;  ///< guards all below and changes of `versions`
+  ChangeLock changing{*this};  ///< guards all below and changes of `versions`
   /// By structural hash.
   std::map<uint64_t, std::vector<std::shared_ptr<const SegmentCode>>> segments;
   std::map<size_t, int64_t> segment_versions;  ///< by place: how many were compiled
@@ -108,6 +129,12 @@ class Site {
  private:
   void add_to_process();
 };
+
+/// Whether a version takes a call with such arguments: as they are, or by running the body along what
+/// was recorded.
+bool has_version_for(const Site& site, const Leaves& leaves);
+/// Serves a call by the first one that does; false: there is none.
+bool serve_by_version(Site& site, const Leaves& leaves, const Body& body, CallResult& result);
 
 /// Each callable that there is, under a lock: `f` makes and drops none.
 void each_site(FunctionRef<void(Site&)> f);

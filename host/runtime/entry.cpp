@@ -167,7 +167,8 @@ std::string Entry::why_not(const Leaves& leaves) const {
   if (!takes_slots && !captured_tensors_hold(leaves))
     return "a tensor that the body captured was replaced";
   if (excluded_serves(leaves)) return "an older version was made for these arguments";
-  return "tensors that the body writes share memory with others differently";
+  if (writes_inputs) return "tensors that the body writes share memory with others differently";
+  return "another thread needed it at the same time";
 }
 
 bool Entry::captured_tensors_hold(const Leaves& leaves) const {

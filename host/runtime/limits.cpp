@@ -93,10 +93,12 @@ std::string guard_failures(const Site& site, const Leaves& leaves, const std::st
                            uint32_t most = UINT32_MAX) {
   std::string out;
   uint32_t n = site.versions.size();
+  std::string_view told = difference;
   for (uint32_t i = 0; i < std::min(n, most); ++i) {
     const Entry& entry = *site.versions[i];
     bool left = !difference.empty() && entry.accepts(leaves);
-    out += (i ? "; " : "") + message("{}: {}", entry.id, left ? difference : entry.why_not(leaves));
+    out += (i ? "; " : "") + message("{}: {}", entry.id, left ? told : entry.why_not(leaves));
+    if (left) told = "the body does something else";  // that of the version it was compared with
   }
   if (n > most)
     out += message("; and {} other{} (TENON_LOGS=recompiles_verbose shows them)", n - most,
@@ -244,6 +246,7 @@ Miss what_to_do(Site& site, const Leaves& leaves, const std::string& difference)
   }
   WaitingEvents waiting;
   std::lock_guard lock(site.changing);
+  if (difference.empty() && has_version_for(site, leaves)) return Miss::look_again;
   std::string reason = note_recompile(site, leaves, difference);
   Limit limit = limit_of(site);
   auto text_of = [&] { return limit_text(site, limit, leaves, difference); };

@@ -28,7 +28,12 @@ void run_eagerly(detail::Site& site, const detail::Body& body);
 void run_eagerly(detail::Site& site, const detail::Body& body, Eager reason);
 
 /// What a call does that no version serves.
-enum class Miss : uint8_t { compile, eager, replay };
+enum class Miss : uint8_t {
+  compile,
+  eager,
+  replay,
+  look_again  ///< another thread has made a version for it meanwhile
+};
 /// Decides that by the flags, among them dynamo.recompile_limit, accumulated_recompile_limit and
 /// capture.on_limit; tells why nothing served it, and may drop a version for a new one. Throws
 /// UserError: ConfigError for flags that contradict each other, RecompileError under

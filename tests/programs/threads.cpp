@@ -103,6 +103,18 @@ TENON_PROGRAM(CodeIsForgottenWhileOthersCall, 999) {
   run.log("wrong", wrong.load());
 }
 
+TENON_PROGRAM(AllThreadsMakeTheFirstCall, 10) {
+  for (int round = 0; round < 10; ++round) {
+    auto f = run.compile([](const Tensor& x) { return x * 2.0 + 1.0; }, {.recompile_limit = 1});
+    std::atomic<int> wrong{0};
+    in_threads(8, [&](int i) {
+      wrong += f(row({float(i), 1})).to_vector<float>() != std::vector{2.0f * float(i) + 1, 3.0f};
+    });
+    run.log("wrong", wrong.load(), "after the limit", f.stats().eager_calls_after_limit);
+  }
+}
+TENON_PROGRAM_IN_ONE_GRAPH(AllThreadsMakeTheFirstCall, 10);
+
 TENON_PROGRAM(GradModeBelongsToTheThread, 2) {
   Tensor w = row({1, 2}).requires_grad_();
   auto f = run.compile([&](const Tensor& x) { return (x * w).sum(); });

@@ -36,6 +36,30 @@ TENON_PROGRAM(TwoCallablesBehindEachOther, 4) {
   }
 }
 
+// Several losses are kept, their mean is minimised: parts of a list have no gradient of their own.
+TENON_PROGRAM(LossesAreKeptBesideTheirMean, 8) {
+  Tensor w = full({4, 2}, 0.5).requires_grad_();
+  auto losses = run.compile([&](const Tensor& a, const Tensor& b) {
+    std::vector<Tensor> all = {a.mm(w).mean(), b.mm(w).sum(), (a.mm(w) * 2.0).mean()};
+    return std::pair(stack(all).mean(), all);
+  });
+  auto rows = run.compile([&](const Tensor& a) {
+    Tensor both = cat({a.mm(w), a.mm(w) * 0.5}, 1);
+    std::vector<Tensor> parts = both.split(2, 1);
+    return std::pair(both.narrow(0, 1, 1).sum(), parts);
+  });
+  for (int i = 0; i < 6; ++i) {
+    w.set_grad({});
+    auto [loss, all] = losses(ones({3 + i % 3, 4}), ones({2, 4}) * (0.5 * i));
+    if (i % 2) loss = loss + all[1];
+    loss.backward();
+    auto [row, parts] = rows(ones({2 + i % 2, 4}));
+    if (i % 3 == 1) row = row + parts[i % 2].sum();
+    row.backward();
+    run.log(loss, all, row, parts, w.grad());
+  }
+}
+
 TENON_PROGRAM(TheGradientOfAGradientOutside, 2) {
   auto f = run.compile([](const Tensor& x) { return (x * x * x).sum(); });
   for (int i = 0; i < 3; ++i) {

@@ -50,6 +50,22 @@ class JointPasses : public testing::Test {
   }
 };
 
+TEST_F(JointPasses, MayGiveAViewInPlaceOfATangent) {
+  auto flag = with_pass("test.views", [](JointGraph& graph) {
+    graph.rewrite([](const JointCall& call) -> std::vector<Tensor> {
+      if (call.kind != JointCall::Kind::tangent) return {};
+      const Tensor& g = call.results[0];
+      return {stack({g, g * 2.0}).select(0, 1)};  // it begins behind the first element
+    });
+  });
+  for (const char* backend : {"aot_eager", "inductor"}) {
+    auto f = compile([](const Tensor& x) { return x.mean(); }, {.backend = backend});
+    Tensor x = leaf({1, 2, 3, 4});
+    f(x).backward();
+    EXPECT_EQ(x.grad().to_vector<double>(), std::vector<double>(4, 0.5)) << backend;
+  }
+}
+
 TEST_F(JointPasses, SeeBothHalvesAndTheTangents) {
   std::vector<std::string> seen;
   auto flag = with_pass("test.lists", [&](JointGraph& graph) {

@@ -247,6 +247,25 @@ TEST(Callables, ABackendOfTheProgramServesNumbersThatChange) {
   EXPECT_LT(by_argument.stats().compiles, 4);
 }
 
+TEST(Callables, ABackendOfTheProgramThatUsesItsOwnCallable) {
+  CompiledFunction<Tensor(const Tensor&)> f;
+  std::function<void()> use;
+  compiler::register_backend("of_itself", [&](const compiler::Graph& graph, auto) {
+    use();
+    return [graph](const std::vector<Tensor>& in) { return graph.run(in); };
+  });
+  auto told = [&](const std::function<void()>& how) {
+    use = how;
+    f = compile(twice, {.backend = "of_itself"});
+    return message_of([&] { f(ones({2})); });
+  };
+  std::string explained;
+  EXPECT_EQ(told([&] { explained = f.explain(); }), "no error");
+  EXPECT_THAT(explained, HasSubstr("0 versions, 1 compiles"));
+  EXPECT_THAT(told([&] { f(ones({2})); }), HasSubstr("is being compiled by this thread, and its"));
+  EXPECT_THAT(told([&] { f.reset(); }), HasSubstr("do so after the call that compiles"));
+}
+
 TEST(Callables, ABackendOfTheProgramGivesWhatTheGraphSays) {
   std::function<Tensor(const Tensor&)> change;
   compiler::register_backend("changing", [&](const compiler::Graph& graph, auto) {
