@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/sym/sym_int.h"
 #include "core/sym/sym_simplify.h"
+#include "graph/passes/aliasing.h"
 #include "graph/symbol_use.h"
 #include "ops/op_ids.h"
 #include "ops/op_table.h"
@@ -20,13 +21,6 @@
 namespace tenon {
 
 namespace {
-
-// Whether the graph says of what nodes give which values share memory.
-bool tells_aliases(const Graph& graph) {
-  return std::any_of(graph.values().begin(), graph.values().end(), [](const GraphValue& v) {
-    return v.source == ValueSource::node && v.alias_group != 0;
-  });
-}
 
 // The content of a write that gradients do not see, with the history that the memory had.
 Tensor with_history_of(const Tensor& before, const Tensor& content) {

@@ -31,6 +31,8 @@ struct LowerOptions {
   bool merge_expressions = true;  ///< what is computed twice is computed once
   /// The gradients of the inputs that need them are computed too; input mutations are not kept.
   bool training = false;
+  /// What is lowered is a body of such a graph: it keeps where gradients end.
+  bool is_body_of_training = false;
   /// Training: the autocast state under which gradients are recorded.
   AutocastState backward_autocast;
 };

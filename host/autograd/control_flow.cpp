@@ -18,6 +18,7 @@
 #include "core/tensor/each_tensor.h"
 #include "graph/body.h"
 #include "graph/control_flow.h"
+#include "graph/passes/aliasing.h"
 
 #include <tenon/ops/copy.h>
 #include <tenon/ops/create.h>
@@ -136,7 +137,13 @@ Tensors body_gradients(const Graph& body, const Tensors& inputs, const std::vect
   }
   for (size_t w : wanted) leaves.push_back(edge_of(inputs[w]));
   Tensors gradients(wanted.size());
-  if (!roots.empty()) gradients = run_engine(roots, std::move(sent), leaves, {.accumulate = false});
+  if (!roots.empty()) {
+    // Gradients are off for the engine; whoever runs the body decides anew.
+    GraphRecorder& recorder = recorder_of_thread();
+    bool before = std::exchange(recorder.is_backward, true);
+    gradients = run_engine(roots, std::move(sent), leaves, {.accumulate = false});
+    recorder.is_backward = before;
+  }
   for (size_t k = 0; k < wanted.size(); ++k)
     if (!gradients[k].defined()) gradients[k] = inputs[wanted[k]].zeros_like();
   return gradients;
@@ -427,8 +434,20 @@ void record_associative_scan(const CallArgs& call) {
 
 }  // namespace
 
+// The backward computes bodies again: they must not draw other numbers then, nor act twice.
+static void require_repeatable_bodies(const CallArgs& call) {
+  constexpr bool random = true, checks = false;
+  for (const Graph* body : control_call(*call.op, call.args, call.n_args).bodies)
+    require(!has_effects(*body, random, checks), ErrorCode::unsupported,
+            "{}: its body draws random numbers or has effects, so its derivative, which runs the "
+            "body again, is not recorded ahead; differentiate it on real tensors, or draw the "
+            "numbers outside of the body",
+            call.op->name);
+}
+
 void record_control_flow(const CallArgs& call) {
   if (!thread_modes.tracer) return call.op->def->decomp.call(call);
+  require_repeatable_bodies(call);
   switch (control_flow_of(*call.op)) {
     case ControlFlow::cond:
       return record_cond(call);

@@ -46,6 +46,17 @@ PlainNumbers::PlainNumbers(const Recording& recording) {
   for (const Segment& segment : recording.segments) add_part(*segment.graph, segment.inputs);
 }
 
+uint64_t PlainNumbers::course_of(const Recording& recording) {
+  uint64_t hash = 14695981039346656037u;  // FNV-1a over words
+  auto add_part = [&](const Graph& graph) {
+    for (const Node& node : graph.nodes())
+      hash = (hash ^ static_cast<uint64_t>(node.op)) * 1099511628211u;
+  };
+  if (!recording.has_graph_breaks()) add_part(*recording.graph);
+  for (const Segment& segment : recording.segments) add_part(*segment.graph);
+  return hash;
+}
+
 // Whichever operation gets the tensor first.
 static NumberPlace place_of_size(uint32_t slot, int32_t dim) {
   return {0, NumberPlace::of_size, slot, dim};

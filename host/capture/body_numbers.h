@@ -68,6 +68,8 @@ class PlainNumbers {
  public:
   explicit PlainNumbers(const Recording& recording);
   std::optional<Number> operator()(const NumberPlace& place) const;
+  /// Of recordings of the same operations it is equal.
+  static uint64_t course_of(const Recording& recording);
 
  private:
   void add_sizes(const Graph& graph, std::span<const ValueOrigin> origins);

@@ -22,6 +22,7 @@ class GuardMatch {
 
  private:
   std::string list(const std::vector<const Expr*>& conditions) const;
+  bool is_about_body_number(const Expr* guard) const;
 
   std::string place_;
   ShapeEnv* env_;

@@ -27,6 +27,7 @@
 #include <tenon/ops/copy.h>
 
 #include <algorithm>
+#include <ranges>
 
 namespace tenon {
 
@@ -376,6 +377,9 @@ Recording Trace::run(const detail::Body& body) {
              results.tensors, results.plain);
     return finish(results);
   } catch (const WantsTape&) {
+    PauseRecording pause;
+    for (auto& [tensor, needed] : needs_before_ | std::views::reverse)
+      tensor.requires_grad_(needed);
     throw;
   } catch (...) {
     failed();
@@ -386,6 +390,7 @@ Recording Trace::run(const detail::Body& body) {
 void Trace::failed() {
   if (is_on_tape() && is_refusal_in_flight()) return;
   gradients_.give_back();
+  inputs_.shown.give_back();
   std::vector<Tensor> kept = escaped_of(recorder_.live_fakes(), {});
   std::exception_ptr failure;
   try {

@@ -164,14 +164,14 @@ struct FlagsOfMiss {
 };
 
 void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
-  if (site.run_only) return run_eagerly(site, body);
+  if (is_given_up(site)) return run_eagerly(site, body);
   std::optional<FlagsOfMiss> flags;
 
   // Limits and flags decide whether it is worth a version of its own (limits.cpp).
   Miss then = Miss::look_again;
   while (then == Miss::look_again) {
     flags.emplace(site);
-    then = what_to_do(site, leaves);
+    then = what_to_do(site, leaves, [&] { return has_version_for(site, leaves); });
     if (then != Miss::look_again) break;
     flags.reset();
     if (serve_by_version(site, leaves, body, result)) return;

@@ -71,11 +71,11 @@ struct Versions {
 // A recording that begins in the middle of a body.
 struct LateRecording {
   config::OptionScope overrides;
-  Miss then;
+  std::string difference;
   report::CompileWatch watch;
-  LateRecording(Site& site, const Leaves& leaves, const std::string& difference)
+  LateRecording(const Site& site, std::string how_it_differs)
       : overrides(flag_override(site.number)),
-        then(what_to_do(site, leaves, difference)),
+        difference(std::move(how_it_differs)),
         watch(message("{}/{}", site.number, site.attempts.load()), display_name(site)) {}
 };
 
@@ -119,7 +119,7 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
   };
   bool captures_scalars = site.options.fullgraph || config::flags().dynamo.capture_scalar_outputs;
   auto record = [&](const Path& path, const std::string& difference) {
-    late = std::make_unique<LateRecording>(site, leaves, difference);
+    late = std::make_unique<LateRecording>(site, difference);
     return new_trace(site, leaves, &path);
   };
   const Follower::Helpers helpers{
@@ -136,9 +136,16 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
   }
   Recording recording = std::move(follower.recording());
   note_recording(site, recording);
-  if (late->then == Miss::compile)
-    return serve_recording(site, std::move(recording), leaves, result);
-  if (late->then == Miss::replay) return finish_call(site, std::move(recording), leaves, result);
+  auto has_come = [&] {
+    return !recording.has_graph_breaks() && equal_version(site, recording, leaves);
+  };
+  Miss then = what_to_do(site, leaves, has_come, late->difference);
+  while (then == Miss::look_again) {
+    if (serve_by_equal(site, recording, leaves, result)) return;
+    then = what_to_do(site, leaves, has_come, late->difference);
+  }
+  if (then == Miss::compile) return serve_recording(site, std::move(recording), leaves, result);
+  if (then == Miss::replay) return finish_call(site, std::move(recording), leaves, result);
   first.note_left();
   note_eager_call(site);
   finish_call(site, std::move(recording), leaves, result, CodeOf::interpreter);

@@ -134,7 +134,30 @@ void finish_call(Site& site, Recording recording, const Leaves& leaves, CallResu
   once.run({leaves, slots, recorded.given.words}, result);
 }
 
+bool serve_by_equal(Site& site, const Recording& recording, const Leaves& leaves,
+                    CallResult& result) {
+  Entry* known = nullptr;
+  {
+    std::lock_guard lock(site.changing);
+    known = equal_version(site, recording, leaves);
+  }
+  if (!known) return false;
+  RulesOfRecording rules{recording.shape_env};
+  std::vector<Tensor> slots = recording.captured();
+  autograd::RequestsOfCall brings(recording.requests);
+  known->run({leaves, slots, recording.given.words, &recording.log_calls}, result);
+  return true;
+}
+
 namespace {
+
+// Recordings to come are compared with it.
+void learn_numbers(Site& site, const Recording& recording, const Leaves& leaves) {
+  std::lock_guard lock(site.changing);
+  for (uint32_t i = 0; i < site.versions.size(); ++i)
+    if (site.versions[i]->accepts(leaves))
+      return site.versions[i]->courses.add_without_path(recording);
+}
 
 void on_replay(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   config::OptionScope options(site.flags);
@@ -142,16 +165,9 @@ void on_replay(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   Recording recording = record_body(site, leaves, body);
   if (recording.has_graph_breaks())
     return serve_recording(site, std::move(recording), leaves, result);
-  Entry* known = nullptr;
-  {
-    std::lock_guard lock(site.changing);
-    known = equal_version(site, recording, leaves);
-  }
-  if (!known) return finish_call(site, std::move(recording), leaves, result);
-  RulesOfRecording rules{recording.shape_env};
-  std::vector<Tensor> slots = recording.captured();
-  autograd::RequestsOfCall brings(recording.requests);
-  known->run({leaves, slots, recording.given.words, &recording.log_calls}, result);
+  if (serve_by_equal(site, recording, leaves, result)) return;
+  learn_numbers(site, recording, leaves);
+  finish_call(site, std::move(recording), leaves, result);
 }
 
 // The answer of a call that shows its entry to be stale comes from the new recording.

@@ -42,6 +42,10 @@ void give_results(Recording& recording, detail::CallResult& result);
 Entry* equal_version(const detail::Site& site, const Recording& recording,
                      const detail::Leaves& leaves);
 
+/// Runs the version that a recording in one graph is equal to. False: there is none.
+bool serve_by_equal(detail::Site& site, const Recording& recording, const detail::Leaves& leaves,
+                    detail::CallResult& result);
+
 /// Compiles a recording, unless an equal one was compiled before, and runs it: the version serves
 /// later calls.
 void serve_recording(detail::Site& site, Recording recording, const detail::Leaves& leaves,

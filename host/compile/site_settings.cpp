@@ -115,7 +115,8 @@ EarlierPaths earlier_paths(const Site& site, const Leaves& leaves, const TracePo
         found.of_other_sizes.push_back(entry->path.get());
       continue;
     }
-    if (auto numbers = entry->courses.numbers_without_path()) found.without_path.push_back(numbers);
+    for (auto& numbers : entry->courses.numbers_without_path())
+      found.without_path.push_back(std::move(numbers));
     if (entry->path) found.paths.push_back(entry->path.get());
     for (auto& course : entry->courses.of_call(leaves)) {
       found.paths.push_back(&course->path);

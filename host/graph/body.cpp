@@ -76,17 +76,20 @@ void isolate_outputs(Graph& body) {
 }
 
 void bind_shown_symbols(Graph& body) {
-  auto is_bound = [&](const Expr* symbol) {
-    return std::ranges::any_of(body.symbols,
-                               [&](const SymbolBinding& b) { return b.symbol == symbol; });
+  auto bind = [&](const SymbolBinding& shown) {
+    auto known = std::ranges::find(body.symbols, shown.symbol, &SymbolBinding::symbol);
+    if (known == body.symbols.end())
+      body.symbols.push_back(shown);
+    else if (body.value(known->value).source == ValueSource::node)
+      *known = shown;  // the code has to know it before it runs
   };
   for (ValueId v : body.inputs()) {
     const GraphValue& value = body.value(v);
     for (bool stride : {false, true}) {
       const Dims& dims = stride ? value.meta.strides : value.meta.sizes;
       for (size_t d = 0; d < dims.size(); ++d)
-        if (dims[d].is_symbolic() && dims[d].expr()->is_symbol() && !is_bound(dims[d].expr()))
-          body.symbols.push_back({dims[d].expr(), v, static_cast<int32_t>(d), stride});
+        if (dims[d].is_symbolic() && dims[d].expr()->is_symbol())
+          bind({dims[d].expr(), v, static_cast<int32_t>(d), stride});
     }
   }
 }
@@ -178,8 +181,7 @@ std::shared_ptr<Graph> record_body(std::span<const TensorMeta> inputs, const Bod
   std::vector<Tensor> outputs = fn(fakes);
   std::shared_ptr<Graph> body = recorder.finish(outputs);
   for (ValueId v : body->inputs()) body->value(v).flags.requires_grad = false;
-  // The backward was recorded while gradients were off; whoever runs the body decides anew.
-  for (NodeId n = 0; on_tape && n < body->nodes().size(); ++n) body->node(n).facts.erase("grad");
+  for (NodeId n = 0; n < body->nodes().size(); ++n) body->node(n).is_backward = false;
   isolate_outputs(*body);
   bind_shown_symbols(*body);
   remove_dead_code(*body, {.keep_random = true});

@@ -201,12 +201,7 @@ Extractor::Extractor(const Graph& graph)
       symbols_(graph) {
   for (ValueId v : graph.outputs())
     if (v != no_value) is_output_[v] = true;
-  // What shares memory through nodes of other pieces must be seen to do so in each.
-  AliasClasses classes(graph);
-  std::vector<uint32_t> sizes(groups_.size());
-  for (ValueId v = 0; v < sizes.size(); ++v) ++sizes[classes.of(v)];
-  for (ValueId v = 0; v < sizes.size(); ++v)
-    if (sizes[classes.of(v)] > 1) groups_[v] = classes.of(v) + 1;
+  find_groups();
   // Whoever needs a symbol, if only to say what it reads, reads the value that shows it.
   for (NodeId n = 0; n < graph.nodes().size(); ++n) {
     auto read = [&](uint32_t s) {
@@ -216,6 +211,20 @@ Extractor::Extractor(const Graph& graph)
     symbols_.each_of(graph.node(n), read);
     Graph::for_each_use(graph.node(n), [&](ValueId v) { symbols_.each_of(graph.value(v), read); });
   }
+}
+
+// What shares memory through nodes of other pieces must be seen to do so in each. A recorded graph
+// knows of each copy that it is none of what it may be a view of.
+void Extractor::find_groups() {
+  if (tells_aliases(graph_)) {
+    for (ValueId v = 0; v < groups_.size(); ++v) groups_[v] = graph_.value(v).alias_group;
+    return;
+  }
+  AliasClasses classes(graph_);
+  std::vector<uint32_t> sizes(groups_.size());
+  for (ValueId v = 0; v < sizes.size(); ++v) ++sizes[classes.of(v)];
+  for (ValueId v = 0; v < sizes.size(); ++v)
+    if (sizes[classes.of(v)] > 1) groups_[v] = classes.of(v) + 1;
 }
 
 bool Extractor::leaves(ValueId v) const {

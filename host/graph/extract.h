@@ -38,6 +38,7 @@ class Extractor {
  private:
   class Piece;
   bool leaves(ValueId v) const;
+  void find_groups();
 
   const Graph& graph_;
   std::vector<std::vector<NodeId>> users_;

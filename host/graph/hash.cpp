@@ -209,6 +209,10 @@ class GraphComparer {
     size_t n = std::min(a.symbols.size(), b.symbols.size());
     for (size_t i = 0; i < n; ++i) match_.emplace(a.symbols[i].symbol, b.symbols[i].symbol);
   }
+  /// Of bodies: symbols of the graphs around them are those that stand for each other there.
+  GraphComparer(const Graph& a, const Graph& b, const GraphComparer& around) : GraphComparer(a, b) {
+    match_.insert(around.match_.begin(), around.match_.end());
+  }
   bool run() const;
 
  private:
@@ -254,7 +258,7 @@ bool GraphComparer::same(const Value& x, const Value& y) const {
   if (x.tag == Tag::ints)
     return std::equal(x.as<SymInt>(), x.as<SymInt>() + x.count, y.as<SymInt>(),
                       [&](SymInt p, SymInt q) { return same(p, q); });
-  if (x.tag == Tag::graph) return structurally_equal(*x.as<Graph>(), *y.as<Graph>());
+  if (x.tag == Tag::graph) return GraphComparer(*x.as<Graph>(), *y.as<Graph>(), *this).run();
   return same_argument(x, y);
 }
 

@@ -13,6 +13,7 @@
 #include "ops/decompose.h"
 #include "ops/foreign_results.h"
 #include "ops/forms/complex_forms.h"
+#include "ops/op_kernels.h"
 #include "ops/op_table.h"
 #include "report/observers.h"
 
@@ -299,7 +300,10 @@ void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_arg
   if (!run_meta_of(call, fake_args)) return;
   DropOnError results{call};
   require_meta_allowed(call);
-  if (!on_tape) pass_requires_grad(call, fake_args);
+  if (on_tape)
+    track_views(call);
+  else
+    pass_requires_grad(call, fake_args);
   // A number that follows from known symbols needs no node.
   bool is_number = call.n_results == 1 && call.results[0].is_number();
   if (is_number && !(call.op->tags & TN_TAG_DATA_DEPENDENT)) return;

@@ -1,6 +1,8 @@
 // What the keys of an op do: the row's own functions, kernels of plugins before them.
 #include "ops/op_kernels.h"
 
+#include "core/tensor/each_tensor.h"
+#include "core/tensor/stand_in.h"
 #include "ops/device_call.h"
 #include "ops/forms/complex_forms.h"
 #include "ops/forms/history.h"
@@ -31,6 +33,16 @@ void return_mutated(const CallArgs& call) {
   if (call.op->returned_arg < 0 || call.n_results == 0) return;
   drop(call.results[0]);
   call.results[0] = Value::own(*call.args[call.op->returned_arg].as<Tensor>());
+}
+
+// Ops that are made of views, as narrow, are none themselves.
+void track_views(const CallArgs& call) {
+  bool of_a_tensor = call.n_args && call.args[0].tag == Tag::tensor;
+  if (!of_a_tensor || call.op->def->vjp.kind == Vjp::Kind::none) return;  // detach
+  const Tensor& of = *call.args[0].as<Tensor>();
+  each_result(call, [&](const Tensor& view, uint32_t) {
+    if (view.defined() && !same_head(view, of)) track_view(view, of);
+  });
 }
 
 // Views know what they are views of, unless nobody can ask: below autograd, and of `detach`.

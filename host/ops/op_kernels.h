@@ -15,6 +15,9 @@ void run_foreign_first(const CallArgs& call);
 bool try_foreign(const CallArgs& call, DeviceType device);
 /// Makes the view that the row describes: another tensor over the same memory, on any device.
 void run_view(const CallArgs& call);
+/// Views that the call gives know what they are views of, as run_view() has it where the tape may ask;
+/// for calls that were answered below it.
+void track_views(const CallArgs& call);
 /// Counts the writes of a call; gives the caller's own object back where the op returns what it
 /// writes.
 void return_mutated(const CallArgs& call);

@@ -66,15 +66,20 @@ size_t Courses::size() const {
 }
 
 void Courses::add_without_path(const Recording& recording) {
-  if (numbers_without_path()) return;
-  auto numbers = std::make_shared<const PlainNumbers>(recording);
+  uint64_t course = PlainNumbers::course_of(recording);
   std::lock_guard lock(lock_);
-  numbers_without_path_ = std::move(numbers);
+  auto is_it = [&](const auto& known) { return known.first == course; };
+  if (std::ranges::any_of(without_path_, is_it)) return;
+  constexpr size_t most_courses = 64;
+  if (without_path_.size() == most_courses) without_path_.erase(without_path_.begin());
+  without_path_.emplace_back(course, std::make_shared<const PlainNumbers>(recording));
 }
 
-std::shared_ptr<const PlainNumbers> Courses::numbers_without_path() const {
+std::vector<std::shared_ptr<const PlainNumbers>> Courses::numbers_without_path() const {
+  std::vector<std::shared_ptr<const PlainNumbers>> numbers;
   std::lock_guard lock(lock_);
-  return numbers_without_path_;
+  for (const auto& [course, of_course] : without_path_) numbers.push_back(of_course);
+  return numbers;
 }
 
 }  // namespace tenon

@@ -41,17 +41,16 @@ class Courses {
   void move_to_front(const Course& course);
   size_t size() const;
 
-  /// Of the first recording that has no path the numbers are kept.
+  /// Of a recording that has no path the numbers are kept, once for recordings of the same operations.
   void add_without_path(const Recording& recording);
-  /// Null while there was none.
-  std::shared_ptr<const PlainNumbers> numbers_without_path() const;
+  std::vector<std::shared_ptr<const PlainNumbers>> numbers_without_path() const;
 
  private:
   void drop_oldest();
 
   mutable std::mutex lock_;
   std::vector<std::shared_ptr<const Course>> all_;
-  std::shared_ptr<const PlainNumbers> numbers_without_path_;
+  std::vector<std::pair<uint64_t, std::shared_ptr<const PlainNumbers>>> without_path_;
 };
 
 }  // namespace tenon

@@ -154,6 +154,19 @@ bool fails_on_recompile() {
          compiler::get_stance() == compiler::Stance::fail_on_recompile;
 }
 
+}  // namespace
+
+bool is_given_up(const Site& site) {
+  require(
+      !site.run_only || !fails_on_recompile(), ErrorCode::recompile,
+      "a recompile is needed: callable {} runs this call as it is, since a limit was reached or "
+      "an error suppressed before",
+      display_name(site));
+  return site.run_only;
+}
+
+namespace {
+
 // Finds out why no version serves the call, and tells it as flags ask.
 std::string note_recompile(Site& site, const Leaves& leaves, const std::string& difference) {
   if (site.versions.size() == 0) return "";
@@ -238,7 +251,8 @@ void count_recompile(const Site& site, const std::string& reason, WaitingEvents&
 
 }  // namespace
 
-Miss what_to_do(Site& site, const Leaves& leaves, const std::string& difference) {
+Miss what_to_do(Site& site, const Leaves& leaves, FunctionRef<bool()> has_come,
+                const std::string& difference) {
   check_flag_conflicts();
   if (Eager reason = eager_anyway(site); reason != Eager::none) {
     site.eager_because = reason;
@@ -246,7 +260,7 @@ Miss what_to_do(Site& site, const Leaves& leaves, const std::string& difference)
   }
   WaitingEvents waiting;
   std::lock_guard lock(site.changing);
-  if (difference.empty() && has_version_for(site, leaves)) return Miss::look_again;
+  if (has_come()) return Miss::look_again;
   std::string reason = note_recompile(site, leaves, difference);
   Limit limit = limit_of(site);
   auto text_of = [&] { return limit_text(site, limit, leaves, difference); };

@@ -27,19 +27,24 @@ void run_eagerly(detail::Site& site, const detail::Body& body);
 /// The same for a reason that is one of this call only.
 void run_eagerly(detail::Site& site, const detail::Body& body, Eager reason);
 
+/// Whether calls that no version serves run the body for good. Throws RecompileError where a stance
+/// forbids that.
+bool is_given_up(const detail::Site& site);
+
 /// What a call does that no version serves.
 enum class Miss : uint8_t {
   compile,
   eager,
   replay,
-  look_again  ///< another thread has made a version for it meanwhile
+  look_again  ///< another thread has made a version that serves it
 };
 /// Decides that by the flags, among them dynamo.recompile_limit, accumulated_recompile_limit and
 /// capture.on_limit; tells why nothing served it, and may drop a version for a new one. Throws
 /// UserError: ConfigError for flags that contradict each other, RecompileError under
 /// dynamo.error_on_recompile, FailOnRecompileLimitHit where a limit is an error.
-/// `difference`: of a body that has left the path of a version that accepts the arguments.
-Miss what_to_do(detail::Site& site, const detail::Leaves& leaves,
+/// `has_come`: whether a version serves by now, asked under the lock of the site. `difference`: of a
+/// body that has left the path of a version that accepts the arguments.
+Miss what_to_do(detail::Site& site, const detail::Leaves& leaves, FunctionRef<bool()> has_come,
                 const std::string& difference = "");
 
 /// Whether a stance or flag says for now that nothing new is compiled, segments of bodies included.

@@ -2,6 +2,8 @@
 // needs a gradient, and the gradient that it has.
 #include "program.h"
 
+#include <stdexcept>
+
 namespace tenon::programs {
 namespace {
 
@@ -78,6 +80,22 @@ TENON_PROGRAM(SizesOfWhatTheBodyTurns, 24) {
 }
 
 TENON_PROGRAM_IN_ONE_GRAPH(SizesOfWhatTheBodyTurns, 24);
+
+TENON_PROGRAM(ABodyTurnsWhatItHoldsAndThrows, 8) {
+  Tensor t = ones({3, 4}), v = ones({2});
+  int i = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    v.add_(1.0);
+    t.unsqueeze_(0);
+    if (i % 2) throw std::runtime_error("mine");
+    return x * int64_t{t.dim()};
+  });
+  for (i = 0; i < 5; ++i) {
+    run.log_error([&] { run.log(f(ones({3, 4}))); });
+    run.log(to_text(t.sizes()), v);
+  }
+}
+TENON_PROGRAM_IN_ONE_GRAPH(ABodyTurnsWhatItHoldsAndThrows, 8);
 
 struct Layers : nn::Module {
   nn::Linear first{2, 2}, second{2, 1};

@@ -340,5 +340,47 @@ TENON_PROGRAM(HooksWithCompiledPasses, 4) {
   }
 }
 
+TENON_PROGRAM(AHookOnALeafThatIsUpdated, 8) {
+  Tensor w = full({4}, 0.5).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) {
+    w.set_grad({});
+    (x * w).square().sum().backward();
+    {
+      NoGradGuard no_grad;
+      w.sub_(w.grad() * 0.125);
+    }
+    auto halve = [](const Tensor& leaf) {
+      NoGradGuard no_grad;
+      leaf.mul_(0.5);
+    };
+    auto after = autograd::register_post_accumulate_grad_hook(w, halve);
+    auto seen = autograd::register_hook(w, [](const Tensor& g) { return g * 2.0; });
+    (x * w).sum().backward();
+    after.remove();
+    seen.remove();
+    return w.detach() * 1.0;
+  });
+  for (int i = 0; i < 4; ++i) {
+    Tensor now = f(ones({4}) * (0.5 * i));
+    run.log(now, w, w.grad());
+  }
+}
+
+TENON_PROGRAM(AViewThatIsWrittenBeforeThePass, 4) {
+  Tensor b = full({4}, 0.5).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) {
+    b.set_grad({});
+    Tensor c = x.clone();
+    Tensor q = c.select(0, 0);
+    q.mul_(b);
+    (c * c).sum().backward();
+    return std::pair(c.detach(), q.detach());
+  });
+  for (int i = 0; i < 4; ++i) {
+    auto [c, q] = f(ones({3, 4}) * (0.5 * i));
+    run.log(c, q, b.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

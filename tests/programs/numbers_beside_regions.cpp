@@ -86,5 +86,31 @@ TENON_PROGRAM(ACheckpointWithOtherNumbers, 4) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(ACheckpointWithOtherNumbers, 4);
 
+TENON_PROGRAM(NumbersBehindCoursesThatTakeTurns, 10) {
+  int i = 0;
+  Tensor base = rows(40);
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor m = chosen(x);
+    if (i % 2) m = m.relu();
+    if (i % 3) m = m + base.narrow(0, i, 3);
+    return m * (1.0 / (1 << i % 16));
+  });
+  for (i = 0; i < 36; ++i) run.log(f(rows(3)));
+}
+TENON_PROGRAM_IN_ONE_GRAPH(NumbersBehindCoursesThatTakeTurns, 10);
+
+// One course has the number 2, another one 4, and uses what it gets in one branch only.
+TENON_PROGRAM(ABranchOfANumberThatBecameASymbol, 6) {
+  Tensor base = rows(4);
+  auto f = run.compile([&](const Tensor& x, bool small) {
+    Tensor b = base.narrow(0, 0, small ? 2 : 4);
+    if (small) return b.sum() + x.sum();
+    return cond(
+        x.sum() > 0.0, [&](const Tensor& t) { return (t + b).sum(); },
+        [](const Tensor& t) { return t.sum(); }, x);
+  });
+  for (int i = 0; i < 8; ++i) run.log(f(rows(4) - (i % 3), i % 2 == 0));
+}
+
 }  // namespace
 }  // namespace tenon::programs

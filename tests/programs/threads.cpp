@@ -115,6 +115,22 @@ TENON_PROGRAM(AllThreadsMakeTheFirstCall, 10) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(AllThreadsMakeTheFirstCall, 10);
 
+TENON_PROGRAM(AllThreadsLeaveThePathAtOnce, 20) {
+  for (int round = 0; round < 10; ++round) {
+    std::atomic<bool> turns{false};
+    auto f = run.compile([&](const Tensor& x) { return turns ? x * 2.0 - x : x * 2.0 + x; },
+                         {.recompile_limit = 2});
+    f(row({1, 1}));
+    turns = true;
+    std::atomic<int> wrong{0};
+    in_threads(8, [&](int i) {
+      wrong += f(row({float(i), 1})).to_vector<float>() != std::vector{float(i), 1.0f};
+    });
+    run.log("wrong", wrong.load(), "after the limit", f.stats().eager_calls_after_limit);
+  }
+}
+TENON_PROGRAM_IN_ONE_GRAPH(AllThreadsLeaveThePathAtOnce, 20);
+
 TENON_PROGRAM(GradModeBelongsToTheThread, 2) {
   Tensor w = row({1, 2}).requires_grad_();
   auto f = run.compile([&](const Tensor& x) { return (x * w).sum(); });

@@ -15,6 +15,7 @@
 #include "ops/decompose.h"
 #include "ops/forms/complex_forms.h"
 #include "ops/forms/history.h"
+#include "ops/op_kernels.h"
 
 #include <tenon/autograd.h>
 
@@ -102,10 +103,14 @@ bool Follower::runs_outside(const CallArgs& call) {
   return true;
 }
 
-// The tape asks whether views were written. Real tensors are, once the code has run.
+// The tape asks what is a view of what, and whether it was written. Real tensors are, once the code has
+// run.
 void Follower::answer(const CallArgs& call) {
   walk_.at().give_results(call);
-  if (!is_on_tape() || !call.op->mutated_args || forgets_history(*call.op)) return;
+  if (!is_on_tape()) return;
+  if (forgets_history(*call.op)) return forget_history(*call.args[0].as<Tensor>());
+  track_views(call);
+  if (!call.op->mutated_args) return;
   for (uint32_t i = 0; i < call.n_args; ++i)
     if (call.op->mutated_args >> i & 1)
       each_tensor(call.args[i], [](const Tensor& t) {
@@ -160,6 +165,8 @@ bool Follower::passes_break() {
 
 std::optional<autograd::HookHandle> Follower::takes_hook(const Tensor& t,
                                                          const autograd::HookWish& wish) {
+  if (is_leaf_of_program(t.is_fake() ? walk_.real_of(t) : t))
+    return attach_now(wish, t.is_fake() ? Tensor(walk_.real_of(t)) : t);
   std::optional<ValueId> value = walk_.pending_value(t);
   if (!value) {
     require_node_to_come(wish);

@@ -4,6 +4,7 @@
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
 #include "autograd/tape.h"
+#include "capture/body_scope.h"
 #include "capture/follow/follow.h"
 #include "capture/trace.h"
 #include "core/error.h"
@@ -207,7 +208,8 @@ const bool installed_grad_effects = [] {
     if (is_yet_to_be_met(t) || follows_on_tape()) return;
     Trace* trace = Trace::current();
     if (!trace) return;
-    if (!t.is_fake() && !trace->inputs().stand_ins.fake_of(t).defined()) return;
+    if (!t.is_fake() && !trace->inputs().stand_ins.fake_of(t).defined()) return trace->note_need(t);
+    BodyScope::check("requires_grad_() begins a history");
     if (!trace->is_on_tape() && trace->fullgraph) start_tape(*trace);
     if (!trace->is_on_tape()) change_needs(*trace, "requires_grad_()", where);
     if (!t.is_fake()) return set_need(trace->inputs(), t, value);

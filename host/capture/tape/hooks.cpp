@@ -1,6 +1,7 @@
 // Hooks that a body registers: at once where the tensor is known, else with the code that makes it.
 #include "capture/tape/hooks.h"
 
+#include "capture/body_scope.h"
 #include "capture/follow/follow.h"
 #include "capture/trace.h"
 #include "core/dispatch.h"
@@ -32,6 +33,11 @@ void require_whole_gradient(const HookWish& wish, const Graph& graph, ValueId ou
       "{}: the body has computed other results from the tensor before a graph break, whose part "
       "of its gradient would not be seen; call {} before the graph break",
       wish.what, wish.what);
+}
+
+bool is_leaf_of_program(const Tensor& real) {
+  PauseRecording pause;
+  return real.defined() && real.requires_grad() && real.is_leaf();
 }
 
 void require_node_to_come(const HookWish& wish) {
@@ -78,6 +84,8 @@ HookHandle hook_in_trace(Trace& trace, const Tensor& t, const HookWish& wish) {
   if (trace.is_on_tape()) return hook_on_tape(t, t.is_fake() ? concrete_of(t) : t, wish);
   Tensor fake = t.is_fake() ? t : trace.inputs().stand_ins.fake_of(t);
   if (!fake.defined()) return attach_now(wish, t);
+  if (Tensor real = trace.inputs().stand_ins.real_of(fake); is_leaf_of_program(real))
+    return attach_now(wish, real);
   GraphRecorder& recorder = recorder_of_thread();
   if (recorder.owns(fake)) {
     ValueId value = recorder.value_of(fake);
@@ -98,6 +106,7 @@ HookHandle hook_in_trace(Trace& trace, const Tensor& t, const HookWish& wish) {
 const bool installed_hooks = (
     autograd::hook_slot =
         [](const Tensor& t, HookWish wish) {
+          BodyScope::check(message("{} asks for gradients", wish.what));
           Follower* follower = Follower::current();
           if (follower && follower->is_on_tape())
             return hook_on_tape(t, t.is_fake() ? follower->walk().real_of(t) : t, wish);

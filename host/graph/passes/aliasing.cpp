@@ -83,6 +83,12 @@ AliasClasses::AliasClasses(const Graph& graph) : class_(graph.values().size()) {
   note_facts(graph);
 }
 
+bool tells_aliases(const Graph& graph) {
+  return std::ranges::any_of(graph.values(), [](const GraphValue& v) {
+    return v.source == ValueSource::node && v.alias_group != 0;
+  });
+}
+
 bool is_pure(const OpEntry& op) {
   constexpr uint64_t impure = TN_TAG_INPLACE | TN_TAG_RANDOM | TN_TAG_DATA_DEPENDENT |
                               TN_TAG_SIDE_EFFECT | TN_TAG_HIGHER_ORDER | TN_TAG_NONDETERMINISTIC;

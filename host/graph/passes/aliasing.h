@@ -37,6 +37,9 @@ class AliasClasses {
   std::vector<Facts> facts_;  // by class
 };
 
+/// Whether the graph says of what nodes give which values share memory: one that was recorded does.
+bool tells_aliases(const Graph& graph);
+
 /// Whether the node has a sub-graph of which nothing is known: it may write its operands and give
 /// them back. Control flow does neither.
 bool has_opaque_body(const Node& node);

@@ -1,4 +1,5 @@
 // Views with other dimensions over the same elements in the same order, and their copies.
+#include "ops/forms/history.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
 
@@ -9,19 +10,23 @@
 #include <tenon/ops/copy.h>
 #include <tenon/ops/view.h>
 
+namespace tenon {
+
+// The memory stays where it is.
+void forget_history(const Tensor& self) {
+  impl_of(self)->grad.reset();
+  mark_requires_grad(self, false);
+  if (const Tensor* object = stands_for(self)) forget_history(*object);
+}
+
+}  // namespace tenon
+
 namespace tenon::ops {
 
 namespace {
 
 ViewMeta same_view(const Tensor& self) {
   return {dims_of(self.sizes()), dims_of(self.strides()), sym_offset_of(self)};
-}
-
-// Of the tensor itself: the memory stays where it is.
-void forget_history(const Tensor& self) {
-  impl_of(self)->grad.reset();
-  mark_requires_grad(self, false);
-  if (const Tensor* object = stands_for(self)) forget_history(*object);
 }
 
 ViewMeta viewed_as(const Tensor& self, SymIntList shape) {

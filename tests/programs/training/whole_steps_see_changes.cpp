@@ -1,6 +1,8 @@
 // Whole steps in one graph see what changes between calls: groups, weights, hooks, numbers, errors.
 #include "program.h"
 
+#include <tenon/control_flow.h>
+
 #include <stdexcept>
 
 namespace tenon::programs {
@@ -219,6 +221,66 @@ TENON_PROGRAM(AViewIsWrittenOnSomeWays, 8) {
   }
 }
 TENON_PROGRAM_IN_ONE_GRAPH(AViewIsWrittenOnSomeWays, 4);
+
+TENON_PROGRAM(AHistoryIsForgotten, 2) {
+  Tensor w = full({4, 4}, 0.25).requires_grad_();
+  auto f = run.compile(
+      [&](const Tensor& x) {
+        w.set_grad({});
+        Tensor h = x.matmul(w);
+        h.detach_();
+        bool needs = h.requires_grad();
+        (h.sum() + w.sum()).backward();
+        return std::pair(h.sum(), needs);
+      },
+      {.fullgraph = true});
+  for (int i = 0; i < 4; ++i) {
+    auto [sum, needs] = f(ones({3, 4}) * i);
+    run.log(sum, needs, w.grad());
+  }
+}
+
+// What is written needed no gradient before.
+TENON_PROGRAM(AnEmptyBufferIsFilledThroughViews, 8) {
+  Tensor w = full({4, 4}, 0.25).requires_grad_(), b = full({4}, 0.5).requires_grad_();
+  auto f = run.compile(
+      [&](const Tensor& x, int how) {
+        w.set_grad({}), b.set_grad({});
+        Tensor c = zeros({4, 4});
+        if (how == 0) c.narrow(0, 1, 3).copy_(x * b);
+        if (how == 1) c.select(0, 0).add_(b);
+        if (how == 2) c.t().slice(1, 0, 2).mul_(2.0).add_(b.unsqueeze(1));
+        if (how == 3) c.index_put_({tensor({1})}, b.unsqueeze(0));
+        Tensor loss = c.matmul(w).square().mean();
+        loss.backward();
+        return loss.detach();
+      },
+      {.fullgraph = true});
+  for (int i = 0; i < 12; ++i) {
+    Tensor loss = f(full({3, 4}, 0.5), i % 4);
+    run.log(loss, b.grad(), w.grad());
+  }
+}
+
+// The body is run once more when it turns out to call backward().
+TENON_PROGRAM(ANeedIsTurnedBesideAChoice, 8) {
+  Tensor w = ones({4}).requires_grad_();
+  auto f = run.compile(
+      [&](const Tensor& x) {
+        Tensor m = cond(
+            x.sum() > 0.0, [](const Tensor& a) { return a * 2.0; },
+            [](const Tensor& a) { return a * 0.5; }, x);
+        w.requires_grad_(!w.requires_grad());
+        Tensor z = x.detach().requires_grad_();
+        (m * z).sum().backward();
+        return m.detach();
+      },
+      {.fullgraph = true});
+  for (int i = 0; i < 4; ++i) {
+    Tensor m = f(ones({3, 4}) - (i % 2));
+    run.log(m, w.requires_grad());
+  }
+}
 
 }  // namespace
 }  // namespace tenon::programs
