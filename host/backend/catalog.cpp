@@ -151,6 +151,15 @@ void set_plugin_search(std::vector<std::string> files, std::vector<std::string> 
   process().catalog.reset();
 }
 
+void require_named_plugins() {
+  PluginCatalog& catalog = plugin_catalog();
+  catalog.list();  // reads the files
+  for (const SearchPlace& place : catalog.places()) {
+    if (place.source != PluginSource::file) continue;
+    if (FoundPluginPtr plugin = catalog.find_path(place.path)) require_usable(*plugin);
+  }
+}
+
 std::string device_type_of(const Graph& graph) {
   return type_name(device_of(graph).value_or(kCPU).type);
 }

@@ -34,5 +34,7 @@ std::vector<std::string> plugin_search_report();
 std::vector<std::string> missing_device_libraries();
 /// For the command line: --plugin FILE and --plugin-path DIRS; before the first lookup.
 void set_plugin_search(std::vector<std::string> files, std::vector<std::string> folders);
+/// Throws what load_plugin() throws for a file of --plugin that cannot be used. Loads nothing.
+void require_named_plugins();
 
 }  // namespace tenon

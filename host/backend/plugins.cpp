@@ -58,6 +58,7 @@ std::vector<PluginInfo> plugins() {
 }
 
 PluginInfo load_plugin(const std::string& path) {
+  require(!path.empty(), "load_plugin: expected the path of a plugin, found an empty one");
   PluginCatalog& catalog = plugin_catalog();
   std::string file = absolute(path);
   catalog.add_file(file);

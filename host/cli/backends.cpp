@@ -92,6 +92,7 @@ Action build_backends(Options& app) {
 extern constinit const Verb verb_backends{.name = "backends",
                                           .summary = "lists the installed backends",
                                           .example = "tenon backends --all",
-                                          .build = build_backends};
+                                          .build = build_backends,
+                                          .judges_plugins = true};
 
 }  // namespace tenon::cli

@@ -127,6 +127,7 @@ extern constinit const Verb verb_doctor{
     .name = "doctor",
     .summary = "shows machine, plugins, cache and configuration",
     .example = "tenon doctor",
-    .build = build_doctor};
+    .build = build_doctor,
+    .judges_plugins = true};
 
 }  // namespace tenon::cli

@@ -4,6 +4,8 @@
 #include <tenon/error.h>
 
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 
 namespace tenon::cli {
@@ -25,6 +27,14 @@ struct ExitMeaning {
   std::string_view meaning;
 };
 std::span<const ExitMeaning> exit_meanings();
+
+/// What a child of this program failed with, when this program fails with it: the status, and what
+/// the child wrote.
+struct ChildFailure : std::runtime_error {
+  ChildFailure(int ended_with, const std::string& log)
+      : std::runtime_error(log), status(ended_with) {}
+  int status;
+};
 
 /// The status that an error ends the program with.
 ExitStatus exit_status_of(const Error& error);

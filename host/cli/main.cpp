@@ -59,7 +59,15 @@ Arguments split_folders(const Arguments& values) {
   return out;
 }
 
-void apply(const Globals& globals) {
+// A file that somebody names is meant: one that cannot be used is an error, not a file fewer.
+void search_plugins(const Globals& globals, bool also_broken) {
+  for (const std::string& file : globals.plugins)
+    require(!file.empty(), "--plugin: expected the name of a file, found an empty one");
+  set_plugin_search(globals.plugins, split_folders(globals.plugin_path));
+  if (!globals.plugins.empty() && !also_broken) require_named_plugins();
+}
+
+void apply(const Globals& globals, const Verb& verb) {
   set_color(globals.color);
   if (!globals.config_file.empty()) config::use_file(globals.config_file);
   if (globals.quiet) config::set_from_command_line("logging.level=error");
@@ -69,7 +77,7 @@ void apply(const Globals& globals) {
   if (globals.threads > 0)
     config::set_from_command_line("compiler.threads=" + std::to_string(globals.threads));
   for (const std::string& setting : globals.settings) config::set_from_command_line(setting);
-  set_plugin_search(globals.plugins, split_folders(globals.plugin_path));
+  search_plugins(globals, verb.judges_plugins);
   config::require_all_known();
   // A name that logging.logs does not take is told now, not at the first line.
   static_cast<void>(report::log_enabled(report::LogLevel::error, "cli"));
@@ -88,7 +96,7 @@ int run_verb(const Verb& verb, Arguments arguments) {
   ReadLine line = read_line(verb, options_of(verb, globals, action), std::move(arguments));
   if (!line.help.empty()) return print(line.help), 0;
   if (!line.problem.empty()) return fail_usage(line.problem);
-  apply(globals);
+  apply(globals, verb);
   // The terminal of a program that is traced is its own; a child leaves the line to its parent.
   bool has_terminal = verb.name != "trace" && !is_child;
   ProgressLine progress(message("tenon {}", verb.name), has_terminal && !globals.quiet);
@@ -136,6 +144,9 @@ int run_caught(const Arguments& arguments) {
     if (status == ExitStatus::internal) return fail_internally(arguments, error.what());
     print_message(error.what());
     return static_cast<int>(status);
+  } catch (const ChildFailure& failure) {
+    print_message(failure.what());
+    return failure.status;
   } catch (const std::bad_alloc&) {
     print_message("there is not enough memory for this");
     return static_cast<int>(ExitStatus::unsupported);

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 
 namespace tenon::cli {
 
@@ -158,7 +159,15 @@ void save(const std::string& path, const NamedOutputs& outputs) {
   formats::write_tensors(path, content);
 }
 
+void check_extension(const std::string& path) {
+  std::string extension = std::filesystem::path(path).extension().string();
+  require(extension.empty() || extension == ".safetensors" || extension == ".npy",
+          "--outputs {}: results are not written as {}; known are .safetensors and .npy", path,
+          extension);
+}
+
 int run(const RunOptions& options, const Globals& globals) {
+  check_extension(options.outputs);
   if (globals.json) leave_stdout_to_json();
   std::vector<std::string> given;
   if (!options.backend.empty()) given.push_back(options.backend);

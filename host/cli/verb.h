@@ -46,6 +46,7 @@ struct Verb {
   std::string_view example;                 ///< for --help; lines are shown as they are
   Action (*build)(Options& app) = nullptr;  ///< declares the options
   bool hidden = false;                      ///< left out of the list of verbs
+  bool judges_plugins = false;              ///< tells what is wrong with files of --plugin itself
 };
 
 /// All verbs in the order of `tenon --help`.

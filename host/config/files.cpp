@@ -33,12 +33,26 @@ Origin origin_of(std::string_view source, const TomlNode& node) {
           .column = node.column};
 }
 
+const FlagDef* known_flag(std::string_view key) {
+  for (const FlagDef& def : flag_defs())
+    if (def.key() == key) return &def;
+  return nullptr;
+}
+
+// No flag takes a list of anything but strings. Options of backends are not known yet.
+[[noreturn]] void fail_about_item(const Origin& origin, std::string_view key) {
+  const FlagDef* def = known_flag(target_of(key));
+  if (!def) fail_at(origin, message("{} has items that are not strings, which no flag takes", key));
+  if (def->type != FlagType::list_)
+    fail_at(origin, message("{} expects {}, found a list", key, type_text(*def)));
+  fail_at(origin, message("{} expects a list of strings, found another kind of item", key));
+}
+
 // A list of strings; a table of strings becomes `key=value` items.
 Value list_value(const TomlNode& node, const Origin& origin, std::string_view key) {
   std::vector<std::string> list;
   auto add = [&](std::string prefix, const TomlNode& item) {
-    if (item.kind != TomlNode::Kind::text)
-      fail_at(origin, message("{} expects a list of strings, found another kind of item", key));
+    if (item.kind != TomlNode::Kind::text) fail_about_item(origin, key);
     list.push_back(std::move(prefix) + item.text);
   };
   for (const TomlNode& item : node.items) add("", item);
@@ -114,10 +128,7 @@ void read_table(const std::string& module, const TomlNode& table, std::string_vi
 }
 
 bool has_flag(std::string_view module, std::string_view name) {
-  for (const FlagDef& def : flag_defs()) {
-    if (def.module == module && def.name == name) return true;
-  }
-  return false;
+  return known_flag(message("{}.{}", module, name)) != nullptr;
 }
 
 // A flag and one of its other names in one file: nobody can say which was meant.

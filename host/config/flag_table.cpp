@@ -86,6 +86,13 @@ size_t FlagTable::find(std::string_view key, const Origin& origin) const {
   return found->second;
 }
 
+// Who reads a flag sets nothing that the message could blame.
+size_t FlagTable::find_read(std::string_view key) const {
+  auto found = index_.find(key);
+  if (found == index_.end()) fail(ErrorCode::config, "{}", unknown_key(key));
+  return found->second;
+}
+
 std::string FlagTable::unknown_key(std::string_view key) const {
   size_t dot = key.find('.');
   std::string_view module = key.substr(0, dot);
@@ -191,7 +198,7 @@ std::unique_ptr<const Flags> FlagTable::make_flags(PatchEntries patches) const {
 }
 
 Value FlagTable::get(std::string_view key, PatchEntries patches) const {
-  return layers_of(find(key, {.text = "config::get"}), patches).back().value;
+  return layers_of(find_read(key), patches).back().value;
 }
 
 FlagInfo FlagTable::info_of(size_t slot, PatchEntries patches) const {
@@ -213,7 +220,7 @@ FlagInfo FlagTable::info_of(size_t slot, PatchEntries patches) const {
 }
 
 FlagInfo FlagTable::info(std::string_view key, PatchEntries patches) const {
-  return info_of(find(key, {.text = "config::info"}), patches);
+  return info_of(find_read(key), patches);
 }
 
 std::vector<FlagInfo> FlagTable::list(PatchEntries patches) const {
@@ -224,7 +231,7 @@ std::vector<FlagInfo> FlagTable::list(PatchEntries patches) const {
 
 std::vector<Source> FlagTable::explain(std::string_view key, PatchEntries patches) const {
   std::vector<Source> out;
-  for (LayerValue& value : layers_of(find(key, {.text = "config::explain"}), patches))
+  for (LayerValue& value : layers_of(find_read(key), patches))
     out.push_back({std::string(name_of(value.layer)), value.origin, std::move(value.value)});
   return out;
 }

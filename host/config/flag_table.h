@@ -64,6 +64,8 @@ class FlagTable {
   const FlagDef& def(size_t slot) const { return *slots_[slot].def; }
   /// The slot of a key or an alias; throws for a key that does not exist.
   size_t find(std::string_view key, const Origin& origin) const;
+  /// The same for who reads the flag.
+  size_t find_read(std::string_view key) const;
   /// What to say of a key that does not exist.
   std::string unknown_key(std::string_view key) const;
 

@@ -45,6 +45,13 @@ OpenedFile::OpenedFile(std::string path)
 
 OpenedFile::~OpenedFile() { ::close(descriptor_); }
 
+bool OpenedFile::is_at_its_path() const {
+  struct stat opened {
+  }, found{};
+  return ::fstat(descriptor_, &opened) == 0 && ::stat(path_.c_str(), &found) == 0 &&
+         opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
+}
+
 Bytes map_file(const OpenedFile& file) {
   const std::string& path = file.path();
   struct stat status {};

@@ -44,6 +44,8 @@ class OpenedFile {
   OpenedFile& operator=(const OpenedFile&) = delete;
   int descriptor() const { return descriptor_; }
   const std::string& path() const { return path_; }
+  /// False once another file, or none, is at the path.
+  bool is_at_its_path() const;
 
  private:
   std::string path_;

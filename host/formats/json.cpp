@@ -1,7 +1,7 @@
 // JSON values: typed access with readable errors, and writing.
 #include "formats/json.h"
 
-#include "core/utf8.h"
+#include "core/json_text.h"
 
 #include <algorithm>
 #include <charconv>
@@ -78,30 +78,6 @@ namespace {
 constexpr std::string_view kind_names[] = {"null",     "a boolean", "an integer", "a number",
                                            "a string", "a list",    "an object"};
 
-// Bytes that are no UTF-8 become U+FFFD.
-void append_escaped(std::string_view text, std::string& out) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  out += '"';
-  while (!text.empty()) {
-    const size_t length = utf8_sequence(text);
-    const auto byte = static_cast<unsigned char>(text[0]);
-    if (text[0] == '"' || text[0] == '\\') {
-      out += '\\';
-      out += text[0];
-    } else if (byte < 0x20) {
-      out += "\\u00";
-      out += digits[byte >> 4];
-      out += digits[byte & 15];
-    } else if (length == 0) {
-      out += "\uFFFD";
-    } else {
-      out += text.substr(0, length);
-    }
-    text.remove_prefix(std::max<size_t>(length, 1));
-  }
-  out += '"';
-}
-
 void append_real(double value, std::string& out) {
   if (std::isnan(value)) {
     out += "\"NaN\"";
@@ -142,13 +118,13 @@ struct Appender {
   void operator()(bool value) const { out += value ? "true" : "false"; }
   void operator()(int64_t value) const { out += std::to_string(value); }
   void operator()(double value) const { append_real(value, out); }
-  void operator()(const std::string& value) const { append_escaped(value, out); }
+  void operator()(const std::string& value) const { append_json_text(value, out); }
   void operator()(const Json::Array& array) const {
     append_parts(array, "[]", [&](const Json& item) { append(item, out, layout); });
   }
   void operator()(const Json::Object& object) const {
     append_parts(object, "{}", [&](const JsonMember& member) {
-      append_escaped(member.name, out);
+      append_json_text(member.name, out);
       out += layout.colon();
       append(member.value, out, layout);
     });

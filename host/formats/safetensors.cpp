@@ -5,6 +5,7 @@
 // data exactly: a gap or an overlap is an error, so nothing can hide in a file.
 #include "formats/safetensors.h"
 
+#include "core/utf8.h"
 #include "formats/json.h"
 #include "formats/limits.h"
 
@@ -133,7 +134,14 @@ std::vector<const Entry*> writing_order(const Safetensors& content) {
   return order;
 }
 
+// What was replaced to make it JSON would be found by nobody who reads the file.
+void require_utf8(std::string_view what, const std::string& text) {
+  require(is_utf8(text), "safetensors: {} '{}' is not UTF-8, in which the format keeps its texts",
+          what, shown(text));
+}
+
 void check_writable(const std::string& name, const RawTensor& tensor) {
+  require_utf8("the name of tensor", name);
   auto bytes = checked_numel(tensor.sizes, tensor.dtype, name) * itemsize(tensor.dtype);
   require(
       tensor.strides == contiguous_strides(tensor.sizes) &&
@@ -153,7 +161,11 @@ Json make_header(const Safetensors& content, const std::vector<const Entry*>& or
   Json::Object header;
   if (!content.metadata.empty()) {
     Json::Object metadata;
-    for (const auto& [key, text] : content.metadata) metadata.push_back({key, text});
+    for (const auto& [key, text] : content.metadata) {
+      require_utf8("the key of metadata", key);
+      require_utf8("the metadata", text);
+      metadata.push_back({key, text});
+    }
     header.push_back({"__metadata__", std::move(metadata)});
   }
   int64_t offset = 0;

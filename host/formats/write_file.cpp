@@ -72,6 +72,7 @@ bool is_system_link(const std::string& path) {
 }  // namespace
 
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  require(!path.empty(), "expected the name of a file to write, found an empty one");
   struct stat status {};
   bool exists = ::stat(path.c_str(), &status) == 0;
   if (exists && S_ISDIR(status.st_mode))

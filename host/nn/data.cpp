@@ -5,7 +5,9 @@
 // a ring ahead of the reader waits; the reader waits for the slot of its number. Order is thus that
 // of the numbers, whatever the threads do. When the reader goes, a flag stops the workers and they
 // are joined.
+#include "core/error.h"
 #include "core/random.h"
+#include "report/log.h"
 
 #include <tenon/data.h>
 #include <tenon/ops/view.h>
@@ -80,6 +82,27 @@ struct Prefetcher::State {
   bool stopping = false;
   std::vector<std::thread> threads;
 
+  ~State() {
+    {
+      std::lock_guard held(lock);
+      stopping = true;
+    }
+    consumed.notify_all();
+    for (std::thread& t : threads) t.join();
+  }
+
+  // Those that the system gives read; where it gives none, the reader does.
+  void start(size_t wanted) {
+    try {
+      threads.reserve(wanted);
+      while (threads.size() < wanted) threads.emplace_back([this] { work(); });
+    } catch (const std::exception&) {
+      report::warn_once("data loader", "report",
+                        message("DataLoader: the system gives no more threads: {} of {} read ahead",
+                                threads.size(), wanted));
+    }
+  }
+
   void work() {
     std::unique_lock held(lock);
     while (!stopping && next_to_make < count) {
@@ -103,21 +126,14 @@ struct Prefetcher::State {
 
 Prefetcher::Prefetcher(size_t count, int workers, int ahead, Make make)
     : state_(std::make_unique<State>()) {
+  const size_t wanted = std::min(static_cast<size_t>(workers), count);
   state_->count = count;
   state_->make = std::move(make);
-  state_->ring.resize(static_cast<size_t>(workers) * static_cast<size_t>(ahead));
-  for (int i = 0; i < workers; ++i)
-    state_->threads.emplace_back([state = state_.get()] { state->work(); });
+  state_->ring.resize(wanted * static_cast<size_t>(ahead));
+  state_->start(wanted);
 }
 
-Prefetcher::~Prefetcher() {
-  {
-    std::lock_guard held(state_->lock);
-    state_->stopping = true;
-  }
-  state_->consumed.notify_all();
-  for (std::thread& t : state_->threads) t.join();
-}
+Prefetcher::~Prefetcher() = default;
 
 std::shared_ptr<void> Prefetcher::next() {
   State& s = *state_;

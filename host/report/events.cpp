@@ -3,6 +3,7 @@
 
 #include "config/config.h"
 #include "core/error.h"
+#include "core/json_text.h"
 #include "core/threads/once.h"
 #include "report/log.h"
 
@@ -32,6 +33,7 @@ struct Counters {
   std::map<std::string, Counter, std::less<>> by_name;
   std::map<std::string, std::map<std::string, int64_t, std::less<>>> families;
   std::vector<CounterSource> sources;
+  std::map<std::string, int64_t> counted_before;  // what they had counted at the last reset
 };
 
 Counters& all_counters() {
@@ -235,27 +237,40 @@ void add_counter_source(CounterSource source) {
   all.sources.push_back(source);
 }
 
-std::map<std::string, int64_t> counters() {
+// What others count that live on; the lock of names is not held while they are asked.
+static std::map<std::string, int64_t> count_sources() {
   Counters& all = all_counters();
-  std::map<std::string, int64_t> out;
   std::vector<CounterSource> sources;
   {
     std::lock_guard lock(all.names_mutex);
-    for (const auto& [name, counter] : all.by_name) out[name] = counter.value();
-    for (const auto& [family, members] : all.families)
-      for (const auto& [which, n] : members) out[message("{}[{}]", family, which)] = n;
     sources = all.sources;
   }
+  std::map<std::string, int64_t> out;
   for (CounterSource source : sources) source(out);
+  return out;
+}
+
+std::map<std::string, int64_t> counters() {
+  Counters& all = all_counters();
+  std::map<std::string, int64_t> out = count_sources();
+  {
+    std::lock_guard lock(all.names_mutex);
+    for (const auto& [name, n] : all.counted_before) out[name] -= n;
+    for (const auto& [name, counter] : all.by_name) out[name] += counter.value();
+    for (const auto& [family, members] : all.families)
+      for (const auto& [which, n] : members) out[message("{}[{}]", family, which)] = n;
+  }
   std::erase_if(out, [](const auto& counter) { return counter.second == 0; });
   return out;
 }
 
 void reset_counters() {
   Counters& all = all_counters();
+  std::map<std::string, int64_t> living = count_sources();
   std::lock_guard lock(all.names_mutex);
   for (auto& [name, counter] : all.by_name) counter.reset();
   all.families.clear();
+  all.counted_before = std::move(living);
 }
 
 // Flags that cannot be read are reported by the call that needs them; there is no trace then.
@@ -301,21 +316,9 @@ std::shared_ptr<void> add_listener(Listener listener) {
 }
 
 std::string json_text(std::string_view text) {
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\')
-      out += '\\', out += c;
-    else if (c == '\n')
-      out += "\\n";
-    else if (static_cast<unsigned char>(c) < 0x20) {
-      char escape[8];
-      std::snprintf(escape, sizeof escape, "\\u%04x", c);
-      out += escape;
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
+  std::string out;
+  append_json_text(text, out);
+  return out;
 }
 
 }  // namespace tenon::report

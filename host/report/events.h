@@ -125,7 +125,7 @@ std::shared_ptr<void> add_listener(Listener listener);
 /// Reads logging.trace again: opens or closes the trace of the process.
 void restart_trace();
 
-/// `text` as a JSON string, with its quotes.
+/// `text` as a JSON string, with its quotes; see core/json_text.h.
 std::string json_text(std::string_view text);
 
 }  // namespace tenon::report

@@ -206,12 +206,42 @@ TEST(Contract, OutputsThatNeedGradientsHaveAHistory) {
   EXPECT_EQ(call_error("fault_breaks_grad"), "no error");
 }
 
+TEST(Declined, WithoutAFallbackTheOpsAreTold) {
+  know({"declines"});
+  EXPECT_EQ(compile_error("fault_declines_to_nobody"),
+            "BackendCompilerFailed: backend fault_declines_to_nobody declines a graph of "
+            "aten.add.Tensor, and has no fallback; use another backend");
+}
+
+TEST(Declined, AFallbackThatIsNotThereIsOneOfTheManifest) {
+  know({"declines"});
+  EXPECT_EQ(compile_error("fault_declines_to_a_stranger"),
+            "PluginError: the manifest of backend fault_declines_to_a_stranger names the fallback "
+            "\"nope\": there is no backend 'nope'");
+  expect_the_rest_works();
+}
+
+TEST(Contract, EmptyPointersAreNoArtifacts) {
+  know({"breaks_contract"});
+  std::string expected =
+      "BackendCompilerFailed: backend fault_breaks_pointer: P23 "
+      "{dir}/tenon_fault_breaks_contract.so: gave no artifact and no error; run `tenon plugin "
+      "check` on it";
+  EXPECT_EQ(compile_error("fault_breaks_pointer"), expected);
+  CompileRequest request;
+  request.graph = parse_graph(doubled);
+  EXPECT_EQ(told_by([&] { load_with_backend("fault_breaks_pointer", request, "bytes"); }),
+            expected);
+  expect_the_rest_works();
+}
+
 TEST(Contract, ArtifactsHaveTheirFunctions) {
   know({"breaks_contract"});
-  EXPECT_EQ(compile_error("fault_breaks_artifact"),
-            "BackendCompilerFailed: backend fault_breaks_artifact: P23 "
-            "{dir}/tenon_fault_breaks_contract.so: compile succeeded and gave no artifact; run "
-            "`tenon plugin check` on it");
+  EXPECT_EQ(
+      compile_error("fault_breaks_artifact"),
+      "BackendCompilerFailed: backend fault_breaks_artifact: P23 "
+      "{dir}/tenon_fault_breaks_contract.so: gave no artifact and no error; run `tenon plugin "
+      "check` on it");
   EXPECT_EQ(compile_error("fault_breaks_function"),
             "BackendCompilerFailed: backend fault_breaks_function: P23 "
             "{dir}/tenon_fault_breaks_contract.so: its artifact has no call function; run `tenon "

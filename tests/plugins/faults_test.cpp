@@ -311,7 +311,9 @@ TEST(Faults, P20UntidyLinks) {
             "link it with -z noexecstack");
   EXPECT_EQ(portable(log.lines()[1]),
             "warning: [backend] P20 {dir}/tenon_fault_untidy.so: symbols exported besides its "
-            "entry: 2 (faults::Counter::total, faults::add(int)); those of them that are one in "
+            "entry: 3 (faults::Counter::total, "
+            "faults::a_function_whose_name_is_longer_than_a_line_of_a_war..., faults::add(int)); "
+            "those of them that are one in "
             "the whole process: 1 (faults::Counter::total); asks for an executable stack; build it "
             "with tenon_add_plugin (version script, -z noexecstack, -fPIC)");
   EXPECT_EQ(portable(log.lines()[2]),

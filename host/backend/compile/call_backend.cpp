@@ -72,7 +72,9 @@ std::shared_ptr<Artifact> compile_whole(const PluginBackend& backend, AbiRequest
   }
   const std::string& name = backend.manifest.name;
   bool may_leave = request.ctx.request->stage != Stage::single_op;
-  if (status && status->code == TN_DECLINED && may_leave && !backend.manifest.fallback.empty()) {
+  if (status && status->code == TN_DECLINED && may_leave) {
+    if (backend.manifest.fallback.empty())
+      refuse_declined(backend.manifest, *request.ctx.request->graph, status);
     std::string reason = status->text;
     free_status(status);
     const CompileRequest& declined = *request.ctx.request;

@@ -92,8 +92,7 @@ void PieceCompiler::keep_to_limit() {
 }
 
 std::shared_ptr<Artifact> PieceCompiler::decline_all(tn_status* status) {
-  if (backend_.manifest.fallback.empty())
-    throw_status(status, ErrorCode::backend_compiler_failed, message("backend {}", name_));
+  if (backend_.manifest.fallback.empty()) refuse_declined(backend_.manifest, graph_, status);
   std::string reason = status->text;
   free_status(status);
   note_declined({name_, backend_.manifest.fallback, reason, graph_.nodes().size(), outer_.stage});

@@ -116,6 +116,8 @@ std::string CallContract::problem(std::span<tn_tensor* const> outputs) const {
     if (t->ndim != e.rank)
       return message("{} has {} dimensions, the graph says {}", output_name(i), t->ndim, e.rank);
     if (!thread_modes.grad_enabled) continue;  // nothing has a history then
+    if (share(static_cast<detail::TensorHead*>(const_cast<tn_tensor*>(t))).requires_grad())
+      continue;  // a view whose base was written tells when asked
     return message("{} has no gradient history, although it depends on inputs that need gradients",
                    output_name(i));
   }
@@ -143,7 +145,7 @@ std::string CallContract::shape_problem(std::span<tn_tensor* const> outputs,
 }
 
 std::string artifact_problem(const tn_artifact* artifact) {
-  if (!artifact) return "compile succeeded and gave no artifact";
+  if (!artifact) return "gave no artifact and no error";
   if (!artifact->api) return "its artifact has no table";
   if (artifact->api->struct_size < offsetof(tn_artifact_api, serialize))
     return message("the table of its artifact has {} bytes, expected {} or more",

@@ -1,9 +1,11 @@
 // Fallbacks: choosing, refusing and telling.
 #include "backend/compile/fallback.h"
 
+#include "backend/abi/status.h"
 #include "backend/compile/artifact_stats.h"
 #include "backend/compile/code_logs.h"
 #include "backend/compile/compile_bodies.h"
+#include "core/joined.h"
 #include "ops/op_table.h"
 #include "report/events.h"
 #include "report/log.h"
@@ -38,6 +40,19 @@ class FallbackArtifact final : public Artifact {
   std::set<std::string> ops_;
 };
 
+// What the manifest says is wrong, not what the user asked for.
+void check_known(const BackendManifest& manifest) {
+  try {
+    static_cast<void>(backend_info(manifest.fallback));
+  } catch (const Error& e) {
+    std::string_view why = e.what(), kind = name_of(e.code());
+    if (!kind.empty()) why.remove_prefix(kind.size() + 2);  // "InvalidBackend: "
+    throw BackendError(ErrorCode::plugin, TN_FAILED_PRECONDITION,
+                       message("the manifest of backend {} names the fallback \"{}\": {}",
+                               manifest.name, manifest.fallback, why));
+  }
+}
+
 // A captured graph may hold writes and views, which a backend of stage "aot" is never shown.
 void check_stage(const BackendManifest& manifest, const CompileRequest& request) {
   if (request.stage != Stage::captured || manifest.stage == BackendStage::aot) return;
@@ -55,6 +70,15 @@ std::set<std::string> op_names(const Graph& graph) {
   std::set<std::string> names;
   for (const Node& node : graph.nodes()) names.insert(name_of(node.op));
   return names;
+}
+
+void refuse_declined(const BackendManifest& manifest, const Graph& graph, tn_status* status) {
+  std::string reason = status->text;
+  free_status(status);
+  throw BackendError(
+      ErrorCode::backend_compiler_failed, TN_DECLINED,
+      message("backend {} declines a graph of {}{}, and has no fallback; use another backend",
+              manifest.name, joined(op_names(graph)), reason.empty() ? "" : " (" + reason + ")"));
 }
 
 std::shared_ptr<Artifact> as_fallback(std::shared_ptr<Artifact> artifact, const Graph& graph) {
@@ -77,6 +101,7 @@ std::shared_ptr<Artifact> compile_with_fallback(const BackendManifest& manifest,
                                        : interpreter_artifact(request.graph),
                        *request.graph);
   }
+  check_known(manifest);
   check_stage(manifest, request);
   CompileRequest plain = request;  // options and modes are those of the backend
   plain.options_toml.clear();

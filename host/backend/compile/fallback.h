@@ -4,6 +4,8 @@
 #include "backend/backend.h"
 #include "backend/find/manifest.h"
 
+#include <tenon/plugin.h>
+
 #include <set>
 #include <string>
 
@@ -15,6 +17,11 @@ namespace tenon {
 std::shared_ptr<Artifact> compile_with_fallback(const BackendManifest& manifest,
                                                 const CompileRequest& request,
                                                 const std::string& reason);
+
+/// For a backend without a fallback that returned TN_DECLINED: throws BackendError with the ops of
+/// the graph. Frees the status.
+[[noreturn]] void refuse_declined(const BackendManifest& manifest, const Graph& graph,
+                                  tn_status* status);
 
 /// The artifact of a graph that was meant for somebody else: its statistics say so.
 std::shared_ptr<Artifact> as_fallback(std::shared_ptr<Artifact> artifact, const Graph& graph);

@@ -4,8 +4,8 @@
 // comes first, then the smaller file name (never the order of the directory). A file is known by
 // device and inode, so that one file under two names counts once. The key of a backend is (name,
 // device type), of a device provider its type, of a plugin its name: who comes first has it, the
-// others are shadowed. "eager" belongs to the installation: a foreign backend of that name is
-// always shadowed.
+// others are shadowed. "eager" belongs to the installation: a foreign backend or plugin of that name
+// is always shadowed.
 //
 // Cost. A scan is one stat per file and directory. When nothing differs from the last one, that is
 // all; else the notes of new and changed files are read and the order is worked out anew.

@@ -80,6 +80,12 @@ std::string source_name(const std::string& symbol) {
   return symbol.starts_with("_Z") ? report::demangled(symbol) : symbol;
 }
 
+// Names of templates fill pages.
+std::string shortened(std::string name) {
+  constexpr size_t longest = 60;
+  return name.size() > longest ? name.substr(0, longest) + "..." : name;
+}
+
 // The first few in the order of their text, as they stood in the source.
 std::string first_names(const std::vector<std::string>& symbols) {
   constexpr size_t most = 8;
@@ -88,6 +94,7 @@ std::string first_names(const std::vector<std::string>& symbols) {
   std::sort(names.begin(), names.end());
   size_t n = names.size();
   names.resize(std::min(n, most));
+  for (std::string& name : names) name = shortened(std::move(name));
   return joined(names) + (n > most ? message(" and {} more", n - most) : "");
 }
 

@@ -9,6 +9,17 @@ namespace tenon {
 
 namespace {
 
+constexpr std::string_view tenon_itself = "Tenon itself";
+
+// What makes a name mean a plugin that came too late for it.
+std::string way_to(const FoundPlugin& p, const std::string& all_from) {
+  if (all_from == tenon_itself) return "give the plugin another name";
+  if (!all_from.empty() && p.source == PluginSource::file) return "name it before the other file";
+  if (!all_from.empty()) return message("--plugin {} takes this one", p.path);
+  if (p.manifest.backends.empty()) return "";
+  return message("\"{}/{}\" names this one", p.manifest.name, p.manifest.backends[0].name);
+}
+
 void describe(FoundPlugin& p, const std::string& all_from, bool anything_left) {
   std::string lost;
   p.shadowed = false;
@@ -27,33 +38,29 @@ void describe(FoundPlugin& p, const std::string& all_from, bool anything_left) {
   if (lost.empty()) return;
   p.shadowed = !anything_left || !all_from.empty();
   if (p.shadowed && p.state == PluginState::found) p.state = PluginState::shadowed;
-  if (!p.diagnosis)
-    p.diagnosis = {
-        PluginFault::shadowed, p.path, lost,
-        p.manifest.backends.empty()
-            ? ""
-            : message("\"{}/{}\" names this one", p.manifest.name, p.manifest.backends[0].name)};
+  if (!p.diagnosis) p.diagnosis = {PluginFault::shadowed, p.path, lost, way_to(p, all_from)};
 }
 
 }  // namespace
 
 void PluginNames::claim(FoundPlugin& p) {
   const PluginManifest& m = p.manifest;
-  auto [owner, is_first] = plugins_.emplace(m.name, p.path);
-  std::string all_from = is_first ? "" : owner->second;
+  auto is_reserved = [&](const std::string& name) { return name == "eager" && !p.in_install_dir; };
+  std::string all_from(is_reserved(m.name) ? tenon_itself : take(plugins_, m.name, p.path));
   bool anything_left = !m.kernels.empty() || !m.extensions.empty() || !m.ops.empty();
   p.backend_shadowed_by.clear();
   p.device_shadowed_by.assign(m.devices.size(), "");
   for (const BackendManifest& b : m.backends) {
-    bool foreign_eager = b.name == "eager" && !p.in_install_dir;
-    std::string by = !is_first ? all_from : foreign_eager ? "Tenon itself" : owner_of(b, p.path);
+    std::string by = !all_from.empty()     ? all_from
+                     : is_reserved(b.name) ? std::string(tenon_itself)
+                                           : owner_of(b, p.path);
     anything_left = anything_left || by.empty();
     p.backend_shadowed_by.push_back(std::move(by));
   }
   if (contradicts(p)) return;
   for (size_t i = 0; i < m.devices.size(); ++i) {
     std::string& by = p.device_shadowed_by[i];
-    by = is_first ? take(devices_, m.devices[i].type, p.path) : all_from;
+    by = all_from.empty() ? take(devices_, m.devices[i].type, p.path) : all_from;
     anything_left = anything_left || by.empty();
   }
   describe(p, all_from, anything_left);

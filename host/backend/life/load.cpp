@@ -173,7 +173,7 @@ const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& pl
   }
   if (auto known = l.failed.find(plugin->path); known != l.failed.end())
     throw_diagnosis(known->second);
-  if (!plugin->usable) throw_diagnosis(plugin->diagnosis);
+  require_usable(*plugin);
   require_loading_allowed();
   if (config::flags().plugins.report_crashes) report_crashes();
   load_requirements(catalog, *plugin);
@@ -266,6 +266,10 @@ void load_requirements(PluginCatalog& catalog, const FoundPlugin& plugin) {
 const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& plugin) {
   std::lock_guard lock(loader().loading);
   return load_locked(catalog, plugin);
+}
+
+void require_usable(const FoundPlugin& plugin) {
+  if (!plugin.usable) throw_diagnosis(plugin.diagnosis);
 }
 
 std::vector<const LoadedPlugin*> loaded_plugins() {

@@ -31,6 +31,9 @@ struct LoadedPlugin : PluginTables {
 /// at a time, under the loader's lock.
 const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& plugin);
 
+/// Throws BackendError with the diagnosis of a plugin that was found and cannot be used.
+void require_usable(const FoundPlugin& plugin);
+
 /// The plugins that were loaded, in the order of their initialisation.
 std::vector<const LoadedPlugin*> loaded_plugins();
 /// Closes the library of a plugin that is down. Whether it goes is up to the dynamic linker.

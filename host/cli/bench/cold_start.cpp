@@ -2,6 +2,7 @@
 #include "cli/bench/cold_start.h"
 
 #include "cli/bench/process_memory.h"
+#include "cli/exit_status.h"
 #include "cli/temporary_folder.h"
 #include "core/error.h"
 #include "core/joined.h"
@@ -43,15 +44,25 @@ std::vector<std::string> command_line(const std::string& path, const std::string
   return line;
 }
 
+// What a child says of an error is what this program would say.
+[[noreturn]] void fail_as(const ChildEnd& end) {
+  std::string_view log = end.log, name = "tenon: ";
+  if (log.starts_with(name)) log.remove_prefix(name.size());
+  while (log.ends_with('\n')) log.remove_suffix(1);
+  if (end.exit_status != 0) throw ChildFailure(end.exit_status, std::string(log));
+  std::string how = end.signal != 0 ? message("was ended by signal {}", end.signal)
+                    : end.timed_out ? "did not end"
+                                    : "gave no times";
+  fail("compiling in a process of its own {}: {}", how, log);
+}
+
 Start run_child(const std::vector<std::string>& line, const fs::path& cache) {
   constexpr double limit_s = 3600;
   std::string answer;
   ChildEnd end = watch_self(line, limit_s, [&](std::string_view text) { answer = text; },
                             {"TENON_CACHE_DIR=" + cache.string()});
   Json found = formats::json_or_null(answer);
-  require(end.exit_status == 0 && end.signal == 0 && found.is_object(),
-          "compiling in a process of its own failed (status {}, signal {}): {}", end.exit_status,
-          end.signal, end.log);
+  if (end.exit_status != 0 || end.signal != 0 || !found.is_object()) fail_as(end);
   return {found["compile_ms"].number(), static_cast<uint64_t>(found["peak_bytes"].integer())};
 }
 

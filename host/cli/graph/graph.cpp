@@ -7,11 +7,13 @@
 #include "cli/graphviz.h"
 #include "cli/output.h"
 #include "config/flags.h"
+#include "core/joined.h"
 #include "formats/graph_json.h"
 #include "graph/text/diff.h"
 #include "graph/text/dot.h"
 #include "graph/text/print.h"
 
+#include <algorithm>
 #include <filesystem>
 
 namespace tenon::cli {
@@ -32,18 +34,38 @@ std::string drawn(const Graph& graph, const std::string& format) {
   return to_text(graph);
 }
 
-// Draws into a file. Where the name has no extension, functorch.torch_compile_graph_format gives
-// it; dot and raw need no Graphviz, other formats are what its program makes of them.
-std::string draw(const Graph& graph, std::string name) {
+bool is_plain(std::string_view format) { return format == "dot" || format == "raw"; }
+
+// What the program of Graphviz draws.
+constexpr std::string_view picture_formats[] = {
+    "bmp", "eps", "fig", "gif", "jpe",  "jpeg", "jpg",  "json", "pdf",  "pic", "plain",
+    "png", "ps",  "ps2", "svg", "svgz", "tif",  "tiff", "vml",  "webp", "xdot"};
+
+std::string format_of(const std::string& name) {
+  std::string extension = std::filesystem::path(name).extension().string();
+  return extension.empty() ? "" : extension.substr(1);
+}
+
+// The file to draw into. Where the name has no extension, functorch.torch_compile_graph_format gives
+// it.
+std::string picture_name(std::string name) {
   const std::string& usual = config::flags().functorch.torch_compile_graph_format;
   require(usual.find('/') == usual.npos, ErrorCode::config,
           "functorch.torch_compile_graph_format is \"{}\"; expected an extension, such as svg",
           usual);
   if (!std::filesystem::path(name).has_extension()) name += "." + usual;
-  std::string format = std::filesystem::path(name).extension().string().substr(1);
-  bool plain = format == "dot" || format == "raw";
-  write_output(name, plain ? to_dot(graph) : picture_of_dot(to_dot(graph), format));
+  std::string format = format_of(name);
+  bool is_known =
+      is_plain(format) || std::ranges::find(picture_formats, format) != std::end(picture_formats);
+  require(is_known, "{}: there is no format {} to draw in; known are dot, raw, {}", name, format,
+          joined(picture_formats));
   return name;
+}
+
+// dot and raw need no Graphviz, other formats are what its program makes of them.
+void draw(const Graph& graph, const std::string& name) {
+  std::string format = format_of(name), dot = to_dot(graph);
+  write_output(name, is_plain(format) ? dot : picture_of_dot(dot, format));
 }
 
 int show_fused(const GraphOptions& options, const Globals& globals) {
@@ -102,10 +124,11 @@ int show_graph(const GraphOptions& options, const Globals& globals) {
           "--grad is for --stage fused; joint, forward and backward are stages of their own");
   if (is_fused) return show_fused(options, globals);
   if (options.diff) return show_difference(options, stages, globals);
+  std::string file = options.picture.empty() ? "" : picture_name(options.picture);
   std::shared_ptr<Graph> graph =
       graph_of_stage(load_graph(options.model, options.archive), stages.front(), options.backend);
-  if (!options.picture.empty()) {
-    std::string file = draw(*graph, options.picture);
+  if (!file.empty()) {
+    draw(*graph, file);
     if (globals.json) return print_json({{"schema", 1}, {"file", file}}), 0;
     return print("drawn in " + file + "\n"), 0;
   }

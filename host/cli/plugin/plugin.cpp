@@ -23,6 +23,7 @@ Action build_plugin(Options& app) {
 extern constinit const Verb verb_plugin{.name = "plugin",
                                         .summary = "shows, checks and begins plugins",
                                         .example = "tenon plugin list",
-                                        .build = build_plugin};
+                                        .build = build_plugin,
+                                        .judges_plugins = true};
 
 }  // namespace tenon::cli

@@ -117,9 +117,11 @@ concept artifact_class = requires(A& a, tn_call& c) {
   a.call(c);
 };
 
-/// Hands `a` to the host; the functions it offers besides `call` are found by their shape.
+/// Hands `a` to the host; the functions it offers besides `call` are found by their shape. An empty
+/// pointer stays one, which the host tells the user about.
 template <artifact_class A>
 tn_artifact* make_artifact(std::unique_ptr<A> a) {
+  if (!a) return nullptr;
   static constexpr tn_artifact_api api = detail::artifact_api<A>();
   auto out = std::make_unique<tn_artifact>(tn_artifact{&api, nullptr});
   out->self = a.release();

@@ -44,6 +44,11 @@ struct Breaks : Backend {
   }
 };
 
+struct GivesNothing : Backend {
+  std::unique_ptr<Program> compile(const tn_compile_request&) { return nullptr; }
+  std::unique_ptr<Program> load(const tn_compile_request&, std::string_view) { return nullptr; }
+};
+
 }  // namespace
 
 #define BREAKS "fault_breaks_"
@@ -52,11 +57,13 @@ TN_MANIFEST(FAULT_PLUGIN("fault_breaks_contract", "1.0", "") FAULT_BACKEND(BREAK
                     FAULT_BACKEND(BREAKS "dtype") FAULT_BACKEND(BREAKS "handle")
                         FAULT_BACKEND(BREAKS "null") FAULT_BACKEND(BREAKS "grad")
                             FAULT_BACKEND(BREAKS "artifact") FAULT_BACKEND(BREAKS "function")
-                                FAULT_BACKEND(BREAKS "table") FAULT_BACKEND(BREAKS "release"));
+                                FAULT_BACKEND(BREAKS "table") FAULT_BACKEND(BREAKS "release")
+                                    FAULT_BACKEND(BREAKS "pointer"));
 
 TENON_PLUGIN(p) {
   for (const char* name : {BREAKS "input", BREAKS "rank", BREAKS "shape", BREAKS "dtype",
                            BREAKS "handle", BREAKS "null", BREAKS "grad", BREAKS "artifact",
                            BREAKS "function", BREAKS "table", BREAKS "release"})
     p.backend<Breaks>(name);
+  p.backend<GivesNothing>(BREAKS "pointer");
 }

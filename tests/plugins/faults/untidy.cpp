@@ -6,6 +6,7 @@ struct Counter {
   static inline int total = 0;
 };
 int add(int n) { return Counter::total += n; }
+int a_function_whose_name_is_longer_than_a_line_of_a_warning_holds(int a, int b) { return a - b; }
 }  // namespace faults
 
 FAULT_MANIFEST("fault_untidy");

@@ -10,8 +10,10 @@
 #include <tenon/tenon.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 namespace tenon {
 namespace {
@@ -82,6 +84,24 @@ TEST_F(AheadOfTime, WritingALoadedWeightLeavesTheFileAlone) {
     EXPECT_FALSE(same_bits(shipped(inputs(2)), expected));
   }
   EXPECT_TRUE(same_bits(load(file_)(inputs(2)), expected));
+}
+
+TEST_F(AheadOfTime, AFileIsLoadedWhileOthersReplaceIt) {
+  Model model = loaded();
+  Tensor expected = model(inputs(4));
+  model.save(file_);
+  std::atomic<bool> done = false;
+  std::thread writer([&] {
+    for (std::string next = file_ + ".next"; !done;) {
+      std::filesystem::copy_file(file_, next);
+      std::filesystem::rename(next, file_);
+    }
+  });
+  for (int i = 0; i < 300; ++i)
+    EXPECT_EQ(refusal([&] { load(file_); }).second, "nothing was thrown") << "load " << i;
+  done = true;
+  writer.join();
+  EXPECT_TRUE(same_bits(load(file_)(inputs(4)), expected));
 }
 
 TEST_F(AheadOfTime, ASavedModelIsSavedAgain) {

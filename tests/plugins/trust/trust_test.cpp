@@ -34,11 +34,18 @@ TEST_F(Loading, TellsWhoShadowsAPlugin) {  // P13
               PluginInfo loser = plugins().at(1);
               EXPECT_EQ(loser.state, "shadowed");
               EXPECT_EQ(told(loser), "P13 " + first + ": plugin life_below comes from " + second +
-                                         "; \"life_below/life_below\" names this one");
+                                         "; --plugin " + first + " takes this one");
               compiled("life_below");
               EXPECT_EQ(plugin("life_below").path, second);  // the higher version
+              EXPECT_EQ(load_plugin(first).state, "ready");
+              EXPECT_EQ(plugin("life_below").path, first);
             }),
             0);
+}
+
+TEST_F(Loading, NeedsAPath) {
+  EXPECT_EQ(error_of([] { load_plugin(""); }),
+            "load_plugin: expected the path of a plugin, found an empty one");
 }
 
 TEST_F(Loading, RefusesWhatOthersMayWrite) {  // P14

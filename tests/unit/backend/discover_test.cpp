@@ -182,12 +182,36 @@ TEST_F(Discovery, ShadowsASecondPluginOfTheSameNameAsAWhole) {
   EXPECT_EQ(catalog.kernels_for("cpu")[0].plugin->path, first);
 }
 
+TEST_F(Discovery, TakesTheFileThatWasNamedOfTwoWithOnePluginName) {
+  std::string first = put("a", "x.so", manifest_of("p", "b"));
+  std::string second = put("b", "x.so", manifest_of("p", "b"));
+  SearchSettings settings{.option_path = {root_ + "/a", root_ + "/b"}};
+  PluginCatalog found(settings);
+  EXPECT_EQ(to_text(found.list().at(1)->diagnosis), "P13 " + second + ": plugin p comes from " +
+                                                        first + "; --plugin " + second +
+                                                        " takes this one");
+  settings.files = {second};
+  PluginCatalog named(settings);
+  EXPECT_EQ(winner(named, "b"), second);
+  EXPECT_EQ(winner(named, "p/b"), second);
+}
+
 TEST_F(Discovery, NeverTakesEagerFromElsewhereThanTheInstallation) {
   put("mine", "x.so", manifest_of("eager", "eager", "9.0.0"));
   PluginCatalog catalog({.option_path = {root_ + "/mine"}, .install_dir = dir("install")});
   EXPECT_EQ(winner(catalog, "eager"), "");
   catalog.add_file(put("install", "x.so", manifest_of("eager2", "eager")));
   EXPECT_EQ(winner(catalog, "eager"), root_ + "/install/x.so");
+}
+
+TEST_F(Discovery, LeavesThePluginNameEagerToTheInstallation) {
+  std::string mine = put("mine", "x.so", manifest_of("eager", "other", "9.0.0"));
+  std::string installed = put("install", "x.so", manifest_of("eager", "eager"));
+  PluginCatalog catalog({.files = {mine}, .install_dir = root_ + "/install"});
+  EXPECT_EQ(winner(catalog, "eager"), installed);
+  EXPECT_EQ(winner(catalog, "other"), "");
+  EXPECT_EQ(to_text(catalog.find_path(mine)->diagnosis),
+            "P13 " + mine + ": plugin eager comes from Tenon itself; give the plugin another name");
 }
 
 TEST_F(Discovery, CountsOneFileUnderTwoNamesOnce) {

@@ -39,7 +39,7 @@ TEST(Json, KeepsTheOrderOfMembers) {
 }
 
 TEST(Json, WritesWhatItReads) {
-  const std::string text = R"({"a":[1,2.0,"q\"\\\u000a",null,true,{}],"b":[],"c":1e+300})";
+  const std::string text = R"({"a":[1,2.0,"q\"\\\n\u0009",null,true,{}],"b":[],"c":1e+300})";
   EXPECT_EQ(parse_json(text, "doc").root().dump(), text);
 }
 

@@ -95,6 +95,18 @@ TEST(Safetensors, TellsAForeignDtypeFromAMalformedOne) {
   EXPECT_EQ(refused.code, ErrorCode::unsupported);
 }
 
+TEST(Safetensors, WritesNoNameThatIsNotUtf8) {
+  Safetensors content;
+  content.tensors
+      ["gr\xf6\xdf"
+       "e"] = {};
+  std::ostringstream out;
+  EXPECT_EQ(refusal_of([&] { write_safetensors(out, content); }).message,
+            "safetensors: the name of tensor 'gr??e' is not UTF-8, in which the format keeps its "
+            "texts");
+  EXPECT_EQ(out.str(), "");
+}
+
 TEST(Safetensors, RefusesAHeaderLongerThanTheFile) {
   std::string bytes = make("{}", "");
   bytes[4] = 1;

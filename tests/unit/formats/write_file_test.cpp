@@ -1,5 +1,6 @@
 // Writing a file: all of it or the one before, and nothing that others put in the way.
 #include "formats/byte_reader.h"
+#include "unit/message_of.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -58,6 +59,11 @@ TEST_F(WriteFile, LeavesTheOldFileWhereWritingFails) {
   EXPECT_THROW(write_file(path_, [](std::ostream&) { fail("no more"); }), UserError);
   EXPECT_EQ(text_of(path_), "one");
   EXPECT_EQ(n_files(), 1u);
+}
+
+TEST_F(WriteFile, NeedsAName) {
+  EXPECT_EQ(message_of([] { write_file("", [](std::ostream&) {}); }),
+            "expected the name of a file to write, found an empty one");
 }
 
 // A disk that is full.

@@ -1,10 +1,14 @@
 // The data loader: order, batches, threads that read ahead, and what they throw.
 #include "unit/nn/nn_test.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <tenon/data.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <numeric>
 #include <thread>
 
@@ -125,6 +129,36 @@ TEST(Workers, HandTheirExceptionsToTheLoop) {
               "sample 7 is broken");
     EXPECT_EQ(batches, 3) << workers;
   }
+}
+
+// From here on this process gets room for about three more stacks.
+void leave_room_for_few_threads() {
+  constexpr size_t stack = size_t{32} << 20;
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ::pthread_attr_setstacksize(&attributes, stack);
+  ::pthread_setattr_default_np(&attributes);
+  rlim_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlim_t room = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + 4 * stack;
+  rlimit limit{room, room};
+  ::setrlimit(RLIMIT_AS, &limit);
+}
+
+TEST(Workers, AreAsManyAsTheSystemGives) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need the address space";
+#endif
+  auto in_child = [] {
+    leave_room_for_few_threads();
+    DataLoader loader(Numbers{.count = 60}, {.workers = 50});
+    return seen_by(loader) == counted(60) ? 0 : 1;
+  };
+  pid_t child = ::fork();
+  if (child == 0) ::_exit(in_child());
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(TensorDatasets, GiveRowsOfAllTensors) {

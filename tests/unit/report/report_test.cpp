@@ -157,6 +157,19 @@ TEST_F(Report, ATraceIsJsonAtAnyTime) {
   EXPECT_EQ(n, 3);
 }
 
+TEST_F(Report, ATraceIsJsonWhateverTheNames) {
+  config::set("logging.trace", (folder_ / "trace").string());
+  restart_trace();
+  instant(
+      "gr\xf6\xdf"
+      "e",
+      "gr\u00f6\u00dfe");
+  auto events = nlohmann::json::parse(text("trace/trace.json"));
+  EXPECT_EQ(events.at(0)["name"], "gr\uFFFD\uFFFDe");
+  EXPECT_EQ(events.at(0)["cat"], "gr\u00f6\u00dfe");
+  EXPECT_TRUE(nlohmann::json::accept(text("trace/events.jsonl")));
+}
+
 // Their place in a file would be common to both, too.
 TEST_F(Report, AForkedChildHasATraceOfItsOwn) {
   config::set("logging.trace", (folder_ / "trace").string());
