@@ -7,12 +7,14 @@
 //   sum with others is the sum of the others. Zeros that the backward makes itself (a scatter into
 //   zeros) count as gone beside parts that are, but never alone: their gradient is there, as zeros.
 // Method: one walk forwards. For pointwise ops the model is applied to their scalar programs, for
-//   others to what their rows say of their arguments; unknown ones get zeros. What nobody needs any
-//   more is removed afterwards. Cost: linear in the graph and the programs.
+//   others to what their rows say of their arguments; unknown ones get zeros. Bodies of control flow
+//   are walked by themselves, that of a scan until what it carries stays. What nobody needs any more
+//   is removed afterwards. Cost: linear in the graph and the programs.
 #include "aot/zero_tangents.h"
 
 #include "core/arguments.h"
 #include "core/sym/sym_int.h"
+#include "graph/control_flow.h"
 #include "graph/copy.h"
 #include "graph/passes/passes.h"
 #include "ops/forms/linear_form.h"
@@ -20,6 +22,9 @@
 #include "ops/pointwise.h"
 
 #include <tenon/ops/create.h>
+
+#include <algorithm>
+#include <deque>
 
 namespace tenon {
 
@@ -30,10 +35,9 @@ enum class Part : uint8_t { there, zero, gone };
 /// The parts of the values of one graph.
 class Parts {
  public:
-  Parts(const Graph& graph, const std::vector<bool>& undefined)
+  Parts(const Graph& graph, std::span<const Part> inputs)
       : parts_(graph.values().size(), Part::there) {
-    for (size_t i = 0; i < undefined.size(); ++i)
-      if (undefined[i]) parts_[graph.inputs()[i]] = Part::gone;
+    for (size_t i = 0; i < inputs.size(); ++i) parts_[graph.inputs()[i]] = inputs[i];
     for (ValueId v : graph.constants())
       if (is_zero(graph.constant(v))) parts_[v] = Part::zero;
   }
@@ -44,6 +48,7 @@ class Parts {
   void visit(const Node& node, std::span<const Value> args) {
     const OpEntry& op = entry_of(node.op);
     if (op.mutated_args || op.n_returns == 0) return;
+    if (is_control_flow(op)) return visit_control_flow(node, control_flow_of(op));
     if (op.def->formula && !op.functional) return visit_formula(node, op, args);
     Part part = part_of(node, op);
     for (uint32_t r = 0; r < node.n_results; ++r) parts_[node.first_result + r] = part;
@@ -74,6 +79,9 @@ class Parts {
   }
 
   Part part_of(const Node& node, const OpEntry& op) const {
+    constexpr size_t fill_value = 1;
+    if (node.op == OpId::aten_full_default || node.op == OpId::aten_full_like_default)
+      return argument(node, fill_value);
     auto terms = linear_terms(op);
     if (!terms) return Part::there;
     Part part = Part::zero;
@@ -83,6 +91,57 @@ class Parts {
       part = sum(part, term);
     }
     return part;
+  }
+
+  static std::vector<Part> outputs_of(const Graph& body, std::span<const Part> inputs) {
+    Parts parts(body, inputs);
+    for (const Node& node : body.nodes()) {
+      ArgumentLists lists;
+      std::vector<Value> args(node.args.begin(), node.args.end());
+      std::deque<Tensor> fakes;
+      auto standing = [&](ValueId v) {
+        const GraphValue& value = body.value(v);
+        return value.kind == ValueKind::tensor
+                   ? Value::of(fakes.emplace_back(make_fake(value.meta, value.offset)))
+                   : Value{};
+      };
+      map_arguments(args, lists, standing, keep_numbers);
+      parts.visit(node, args);
+    }
+    std::vector<Part> outputs;
+    for (ValueId v : body.outputs()) outputs.push_back(parts.of(v));
+    return outputs;
+  }
+
+  // Element by element; the first of `a` are those of `b`.
+  static void add(std::vector<Part>& a, std::span<const Part> b) {
+    for (size_t i = 0; i < b.size(); ++i) a[i] = sum(a[i], b[i]);
+  }
+
+  // Bodies come before the lists of operands.
+  void visit_control_flow(const Node& node, ControlFlow kind) {
+    std::vector<const Graph*> bodies;
+    std::vector<Part> operands, carried;
+    for (const Value& a : node.args) {
+      if (a.tag == Tag::graph) bodies.push_back(a.as<Graph>());
+      for_each_value(a, [&](ValueId v) {
+        if (!bodies.empty()) operands.push_back(of(v));
+      });
+    }
+    std::vector<Part> results(node.n_results, Part::there);
+    if (kind == ControlFlow::cond || kind == ControlFlow::map)
+      results = outputs_of(*bodies[0], operands);
+    if (kind == ControlFlow::cond) add(results, outputs_of(*bodies[1], operands));
+    if (kind == ControlFlow::scan) {
+      size_t n_carried = node.args[1].count;
+      do {
+        carried.assign(operands.begin(), operands.begin() + static_cast<ptrdiff_t>(n_carried));
+        results = outputs_of(*bodies[0], operands);
+        add(operands, std::span(results).first(n_carried));
+      } while (!std::ranges::equal(carried, std::span(operands).first(n_carried)));
+      std::ranges::copy(carried, results.begin());
+    }
+    std::ranges::copy(results, parts_.begin() + node.first_result);
   }
 
   void visit_formula(const Node& node, const OpEntry& op, std::span<const Value> args) {
@@ -128,7 +187,7 @@ class Parts {
 class Thinning {
  public:
   Thinning(const Graph& graph, const std::vector<bool>& undefined)
-      : graph_(graph), parts_(graph, undefined), copy_(graph) {}
+      : graph_(graph), parts_(graph, tangents(undefined)), copy_(graph) {}
 
   std::shared_ptr<Graph> run() {
     {
@@ -147,6 +206,12 @@ class Thinning {
   }
 
  private:
+  static std::vector<Part> tangents(const std::vector<bool>& undefined) {
+    std::vector<Part> parts;
+    for (bool is_gone : undefined) parts.push_back(is_gone ? Part::gone : Part::there);
+    return parts;
+  }
+
   bool is_gone(ValueId v) const { return parts_.of(v) == Part::gone; }
 
   bool all_gone(const Node& node) const {

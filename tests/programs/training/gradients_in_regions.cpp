@@ -111,5 +111,31 @@ TENON_PROGRAM(NumbersOfTheCallerInABody, 4) {
   for (int i = 0; i < 12; ++i) run.log(f(rows(2), 2 + i, 0.5 * i));
 }
 
+// What nobody used of it has no gradient, so that the optimiser leaves its weight alone.
+TENON_PROGRAM(ARegionThatTheLossLeavesOut, 12) {
+  Tensor w = full({4, 4}, 0.25).requires_grad_(), b = full({4}, 0.5).requires_grad_();
+  auto f = run.compile([&](const Tensor& x, int kind) {
+    Tensor h = x.matmul(w);
+    auto scaled = [&](const Tensor& t) { return t * b; };
+    Tensor y;
+    if (kind == 0) y = map(scaled, h);
+    if (kind == 1)
+      y = cond(
+          h.sum() > 0.0, scaled, [&](const Tensor& t) { return t + b; }, h);
+    if (kind == 2) {
+      auto step = [&](const Tensor& carry, const Tensor& t) { return std::pair(carry + t, t * b); };
+      y = scan(step, ones({4}), h).second;
+    }
+    return std::pair(h.square().mean(), y);
+  });
+  for (int i = 0; i < 9; ++i) {
+    w.set_grad({}), b.set_grad({});
+    auto [loss, y] = f(ones({3, 4}), i % 3);
+    if (i >= 6) loss = loss + y.mean();
+    loss.backward();
+    run.log(loss, y, w.grad(), b.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs
