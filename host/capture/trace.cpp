@@ -8,6 +8,7 @@
 #include "capture/outside.h"
 #include "capture/renamed.h"
 #include "capture/rescue.h"
+#include "capture/tape/run_again.h"
 #include "capture/watch_symbols.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
@@ -27,7 +28,6 @@
 #include <tenon/ops/copy.h>
 
 #include <algorithm>
-#include <ranges>
 
 namespace tenon {
 
@@ -369,6 +369,7 @@ TraceScope::~TraceScope() {
 }
 
 Recording Trace::run(const detail::Body& body) {
+  ChangesOfRun changes;
   TraceScope scope(*this, body);
   LazyNumbersOfBody numbers;
   BodyResults results;
@@ -377,9 +378,7 @@ Recording Trace::run(const detail::Body& body) {
              results.tensors, results.plain);
     return finish(results);
   } catch (const WantsTape&) {
-    PauseRecording pause;
-    for (auto& [tensor, needed] : needs_before_ | std::views::reverse)
-      tensor.requires_grad_(needed);
+    changes.undo();
     throw;
   } catch (...) {
     failed();

@@ -105,10 +105,6 @@ class Trace {
     recording_.modes.push_back({mode, *mode});
   }
 
-  /// A tensor that the body has not met is about to need a gradient, or none; undone where the body is
-  /// to run again.
-  void note_need(const Tensor& t) { needs_before_.emplace_back(t, t.requires_grad()); }
-
   /// What is compiled of this recording serves only while `guard` holds.
   void keep_guard(ProgramGuard guard) { recording_.program_guards.push_back(std::move(guard)); }
 
@@ -164,7 +160,6 @@ class Trace {
   const bool keep_empty_;
   std::atomic<bool>* const calls_backward_;
   bool is_done_ = false;
-  std::vector<std::pair<Tensor, bool>> needs_before_;
   uint32_t n_steps_ = 0;      // operations so far
   uint32_t n_made_ = 0;       // outputs of segments so far
   bool mutates_ = false;      // in this segment

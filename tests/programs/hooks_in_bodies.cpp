@@ -382,5 +382,25 @@ TENON_PROGRAM(AViewThatIsWrittenBeforeThePass, 4) {
   }
 }
 
+// Its gradient is that of what the writes have left.
+TENON_PROGRAM(GradientsOfATensorThatIsWrittenThroughViews, 12) {
+  Tensor w = full({3, 4}, 0.5).requires_grad_();
+  auto f = run.compile([&](const Tensor& x, int how) {
+    w.set_grad({});
+    Tensor c = (x * w).clone();
+    if (how != 1) c.select(1, 0).copy_(x.select(1, 0));
+    if (how == 2) c.mul_(2.0);
+    c.retain_grad();
+    Tensor seen = zeros({});
+    autograd::register_hook(c, [&](const Tensor& g) { seen = g.sum(); });
+    (c * c).sum().backward();
+    return std::pair(c.grad() * 1.0, seen);
+  });
+  for (int i = 0; i < 9; ++i) {
+    auto [grad, seen] = f(ones({3, 4}) * (0.5 * i), i % 3);
+    run.log(grad, seen, w.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -7,6 +7,7 @@
 #include "capture/lazy_numbers.h"
 #include "capture/outside.h"
 #include "capture/tape/hooks.h"
+#include "capture/tape/run_again.h"
 #include "core/arguments.h"
 #include "core/dispatch.h"
 #include "core/tensor/each_tensor.h"
@@ -47,6 +48,7 @@ Follower::~Follower() = default;
 Follower* Follower::current() { return static_cast<Follower*>(thread_modes.follower); }
 
 void Follower::run(const detail::Body& body) {
+  ChangesOfRun changes;
   body_ = &body;
   Running running(*this);
   LazyNumbersOfBody numbers;
@@ -57,6 +59,7 @@ void Follower::run(const detail::Body& body) {
     if (trace_) recording_ = std::make_unique<Recording>(trace_->finish(results_));
   } catch (const WantsTape&) {
     trace_scope_.reset();
+    changes.undo();
     throw;
   } catch (...) {
     // What the body has done by now is done.
@@ -168,7 +171,9 @@ std::optional<autograd::HookHandle> Follower::takes_hook(const Tensor& t,
   if (is_leaf_of_program(t.is_fake() ? walk_.real_of(t) : t))
     return attach_now(wish, t.is_fake() ? Tensor(walk_.real_of(t)) : t);
   std::optional<ValueId> value = walk_.pending_value(t);
-  if (!value) {
+  auto expects = [&] { return walk_.expects_hook(*value, wish.on_node); };
+  if (value && (expects() || changes_path(expects))) return wait_with(wish, *value, walk_.requests);
+  if (!value || passes_break()) {  // where the recording had one for it
     require_node_to_come(wish);
     if (auto output = walk_.output_of_segment(t))
       require_whole_gradient(wish, *output->first->graph, output->second, [&](size_t i) {
@@ -176,8 +181,6 @@ std::optional<autograd::HookHandle> Follower::takes_hook(const Tensor& t,
       });
     return attach_now(wish, t.is_fake() ? Tensor(walk_.real_of(t)) : t);
   }
-  auto expects = [&] { return walk_.expects_hook(*value, wish.on_node); };
-  if (expects() || changes_path(expects)) return wait_with(wish, *value, walk_.requests);
   difference_ = message("{} is called after {} operations", wish.what, walk_.at().next_step());
   return std::nullopt;
 }

@@ -6,6 +6,7 @@
 #include "autograd/tape.h"
 #include "capture/body_scope.h"
 #include "capture/follow/follow.h"
+#include "capture/tape/run_again.h"
 #include "capture/trace.h"
 #include "core/error.h"
 #include "core/tensor/stand_in.h"
@@ -149,6 +150,11 @@ bool is_yet_to_be_met(const Tensor& t) {
   return follower && !t.is_fake() && !follower->walk().has_met(t);
 }
 
+// A tensor that the body has not met is about to need a gradient, or none.
+void note_need(const Tensor& t) {
+  ChangesOfRun::note([t = Tensor(t), before = t.requires_grad()] { t.requires_grad_(before); });
+}
+
 // A body that is followed reads what is there; what it leaves goes there when its code has run.
 void touch_followed(Follower& follower, const Tensor& leaf, bool reads) {
   TouchedGradients& gradients = follower.gradients();
@@ -205,10 +211,11 @@ const bool installed_grad_effects = [] {
       trace->inputs().lift_gradient(leaf, gradient);
   };
   autograd::requires_grad_slot = [](const Tensor& t, bool value, std::source_location where) {
-    if (is_yet_to_be_met(t) || follows_on_tape()) return;
+    if (is_yet_to_be_met(t)) return note_need(t);
+    if (follows_on_tape()) return;
     Trace* trace = Trace::current();
     if (!trace) return;
-    if (!t.is_fake() && !trace->inputs().stand_ins.fake_of(t).defined()) return trace->note_need(t);
+    if (!t.is_fake() && !trace->inputs().stand_ins.fake_of(t).defined()) return note_need(t);
     BodyScope::check("requires_grad_() begins a history");
     if (!trace->is_on_tape() && trace->fullgraph) start_tape(*trace);
     if (!trace->is_on_tape()) change_needs(*trace, "requires_grad_()", where);

@@ -3,9 +3,12 @@
 
 #include "capture/body_scope.h"
 #include "capture/follow/follow.h"
+#include "capture/tape/run_again.h"
 #include "capture/trace.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "graph/passes/aliasing.h"
+#include "ops/op_table.h"
 
 #include <algorithm>
 
@@ -17,7 +20,9 @@ using autograd::WaitingHook;
 
 HookHandle attach_now(const HookWish& wish, const Tensor& real) {
   PauseRecording pause;
-  return wish.attach(real);
+  HookHandle handle = wish.attach(real);
+  ChangesOfRun::note([handle]() mutable { handle.remove(); });
+  return handle;
 }
 
 HookHandle wait_with(const HookWish& wish, ValueId value, autograd::TapeRequests& requests) {
@@ -80,6 +85,24 @@ HookHandle hook_on_tape(const Tensor& t, const Tensor& real, const HookWish& wis
   return attach_now(wish, real);
 }
 
+// Whether a later operation writes its memory by another name.
+bool is_written_through_views(const Graph& graph, ValueId value) {
+  const GraphValue& made = graph.value(value);
+  if (made.source != ValueSource::node) return false;
+  std::span<const Node> later = graph.nodes().subspan(made.source_index + 1);
+  auto writes = [](const Node& node) { return entry_of(node.op).mutated_args != 0; };
+  if (std::ranges::none_of(later, writes)) return false;
+  AliasClasses classes(graph);
+  bool is_one = false;
+  for (const Node& node : later)
+    for (size_t i = 0; i < node.args.size() && i < 64; ++i)
+      if (entry_of(node.op).mutated_args >> i & 1)
+        for_each_value(node.args[i], [&](ValueId v) {
+          is_one = is_one || (v != value && classes.of(v) == classes.of(value));
+        });
+  return is_one;
+}
+
 HookHandle hook_in_trace(Trace& trace, const Tensor& t, const HookWish& wish) {
   if (trace.is_on_tape()) return hook_on_tape(t, t.is_fake() ? concrete_of(t) : t, wish);
   Tensor fake = t.is_fake() ? t : trace.inputs().stand_ins.fake_of(t);
@@ -87,6 +110,10 @@ HookHandle hook_in_trace(Trace& trace, const Tensor& t, const HookWish& wish) {
   if (Tensor real = trace.inputs().stand_ins.real_of(fake); is_leaf_of_program(real))
     return attach_now(wish, real);
   GraphRecorder& recorder = recorder_of_thread();
+  // The value is from before such a write, the gradient that is asked for from behind it.
+  if (recorder.owns(fake) && is_written_through_views(recorder.graph(), recorder.value_of(fake)))
+    trace.graph_break(message("{} on a tensor that was written through a view", wish.what),
+                      std::source_location());
   if (recorder.owns(fake)) {
     ValueId value = recorder.value_of(fake);
     if (recorder.graph().value(value).source == ValueSource::node) {

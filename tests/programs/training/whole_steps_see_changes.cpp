@@ -282,5 +282,29 @@ TENON_PROGRAM(ANeedIsTurnedBesideAChoice, 8) {
   }
 }
 
+TENON_PROGRAM(AHookIsSetBesideAChoice, 8) {
+  Tensor w = full({4}, 0.5).requires_grad_();
+  auto f = run.compile(
+      [&](const Tensor& x) {
+        Tensor m = cond(
+            x.sum() > 0.0, [](const Tensor& a) { return a * 0.75; },
+            [](const Tensor& a) { return a + 1.0; }, x * w);
+        auto update = [](const Tensor& leaf) {
+          NoGradGuard no_grad;
+          leaf.sub_(leaf.grad() * 0.125);
+        };
+        auto hook = autograd::register_post_accumulate_grad_hook(w, update);
+        m.sum().backward();
+        hook.remove();
+        return m.detach();
+      },
+      {.fullgraph = true});
+  for (int i = 0; i < 4; ++i) {
+    w.set_grad({});
+    Tensor m = f(ones({4}) - (i % 2));
+    run.log(m, w, w.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs
