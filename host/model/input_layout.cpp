@@ -8,6 +8,7 @@
 #include "graph/text/print.h"
 
 #include <tenon/autograd.h>
+#include <tenon/ops/create.h>
 
 namespace tenon {
 
@@ -63,7 +64,8 @@ void LaidOutInputs::lay_out(size_t input, const std::vector<int64_t>& strides) {
             "input {}: expected a tensor whose elements of dimension {} are one in memory, as "
             "expand() gives it; found {}",
             display_name(graph_, graph_.inputs()[input]), d, symbolic_text(given));
-  Tensor copy = make_tensor(given.sizes(), SymIntList(IntList(strides)), given.dtype());
+  Tensor copy =
+      empty_strided(given.sizes(), SymIntList(IntList(strides)), given.dtype(), {}, given.device());
   copy.copy_(given);
   if (replaced_.empty()) replaced_.assign(given_.begin(), given_.end());
   replaced_[input] = copy.head();

@@ -61,8 +61,8 @@ TENON_PROGRAM(AModelThatIsTrainedInABody, 2) {
     opt.step();
     return loss.detach();
   });
-  for (int i = 0; i < 4; ++i) run.log(step(halves({4, 64}, i)));
-  run.log(net.parameters()[0].detach().sum());
+  for (int i = 0; i < 4; ++i) run.log(step(halves({4, 64}, i)).round());
+  run.log(net.parameters()[0].detach().sum().round());
 }
 TENON_PROGRAM_IN_ONE_GRAPH(AModelThatIsTrainedInABody, 2);
 
