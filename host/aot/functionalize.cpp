@@ -139,7 +139,7 @@ void Functionalizer::lower_node(const Node& node) {
   recorder_.module_path = node.module_path;
   in_assertion_ = node.n_results == 0;
   std::optional<EnableGradGuard> mode;
-  if (options_.training || options_.is_body_of_training) follow_facts(node, mode);
+  if (options_.is_differentiated()) follow_facts(node, mode);
   std::vector<Value> args = values_.arguments(node);
   if (op.mutated_args)
     lower_write(node, op, args);
@@ -235,9 +235,8 @@ Lowered Functionalizer::run() {
 
 void simplify_lowered(Graph& graph, const LowerOptions& options) {
   fold_constants(graph);
-  bool is_differentiated = options.training || options.is_body_of_training;
-  canonicalize(graph, {.keep_forward_copies = is_differentiated,
-                       .keep_ends_of_gradients = is_differentiated});
+  bool keeps = options.is_differentiated();
+  canonicalize(graph, {.keep_forward_copies = keeps, .keep_ends_of_gradients = keeps});
   if (options.merge_expressions) merge_common_subexpressions(graph);
   if (options.remove_dead_code) remove_dead_code(graph, {.keep_random = true});
 }

@@ -19,7 +19,7 @@ std::shared_ptr<Graph> Functionalizer::pure_body(const Graph& body,
   }
   isolate_outputs(*given);
   LowerOptions options = options_;
-  options.is_body_of_training = options.training || options.is_body_of_training;
+  options.is_body_of_training = options.is_differentiated();
   options.training = options.keep_input_mutations = false;
   Lowered lowered = Functionalizer(*given, options, values_.symbols()).run();
   ensure(lowered.write_backs.empty() && lowered.kept.size() == inputs.size(),

@@ -33,6 +33,7 @@ struct LowerOptions {
   bool training = false;
   /// What is lowered is a body of such a graph: it keeps where gradients end.
   bool is_body_of_training = false;
+  bool is_differentiated() const { return training || is_body_of_training; }
   /// Training: the autocast state under which gradients are recorded.
   AutocastState backward_autocast;
 };

@@ -79,9 +79,6 @@ class Parts {
   }
 
   Part part_of(const Node& node, const OpEntry& op) const {
-    constexpr size_t fill_value = 1;
-    if (node.op == OpId::aten_full_default || node.op == OpId::aten_full_like_default)
-      return argument(node, fill_value);
     auto terms = linear_terms(op);
     if (!terms) return Part::there;
     Part part = Part::zero;

@@ -20,6 +20,7 @@
 #include "graph/record.h"
 #include "ops/forms/complex_forms.h"
 #include "ops/forms/history.h"
+#include "ops/op_kernels.h"
 
 #include <tenon/plugin.h>
 
@@ -64,11 +65,11 @@ bool may_give_views(const CallArgs& call) {
 void mark_views(const CallArgs& call, bool recorded) {
   const Tensor& of = *call.args[0].as<Tensor>();
   if (call.op->def->vjp.kind == Vjp::Kind::none) return;  // detach
+  track_views(call);
   bool needed = of.requires_grad() || (state_of(of) && state_of(of)->from_no_grad);
+  if (recorded || !needed || thread_modes.grad_enabled) return;
   each_result(call, [&](const Tensor& view, uint32_t) {
     if (!view.defined() || view.head() == of.head() || !shares_storage(view, of)) return;
-    track_view(view, of);
-    if (recorded || !needed || thread_modes.grad_enabled) return;
     ensure_state(view).from_no_grad = true;
     impl_of(view)->keys |= bit(Key::autograd);
   });

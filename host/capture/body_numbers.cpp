@@ -35,25 +35,28 @@ bool is_place(const NumberPlace& place) {
          entry_of(place.op).schema.args[place.arg].type.base == BaseType::sym_int;
 }
 
+// `f` gets each graph of a recording, and where its inputs come from.
+template <class F>
+static void each_part(const Recording& recording, F f) {
+  if (!recording.has_graph_breaks()) f(*recording.graph, recording.inputs);
+  for (const Segment& segment : recording.segments) f(*segment.graph, segment.inputs);
+}
+
 PlainNumbers::PlainNumbers(const Recording& recording) {
   uint32_t step = 0;
-  auto add_part = [&](const Graph& graph, std::span<const ValueOrigin> origins) {
+  each_part(recording, [&](const Graph& graph, std::span<const ValueOrigin> origins) {
     add_sizes(graph, origins);
     for (const Node& node : graph.nodes())
       if (!is_assertion(node)) add_arguments(step++, node);
-  };
-  if (!recording.has_graph_breaks()) add_part(*recording.graph, recording.inputs);
-  for (const Segment& segment : recording.segments) add_part(*segment.graph, segment.inputs);
+  });
 }
 
 uint64_t PlainNumbers::course_of(const Recording& recording) {
   uint64_t hash = 14695981039346656037u;  // FNV-1a over words
-  auto add_part = [&](const Graph& graph) {
+  each_part(recording, [&](const Graph& graph, const auto&) {
     for (const Node& node : graph.nodes())
       hash = (hash ^ static_cast<uint64_t>(node.op)) * 1099511628211u;
-  };
-  if (!recording.has_graph_breaks()) add_part(*recording.graph);
-  for (const Segment& segment : recording.segments) add_part(*segment.graph);
+  });
   return hash;
 }
 

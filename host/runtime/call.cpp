@@ -57,6 +57,26 @@ std::map<Site*, std::weak_ptr<Site>>& all_sites() {
 
 }  // namespace
 
+void ChangeLock::lock() {
+  require(!is_mine(), ErrorCode::unsupported,
+          "callable {} is being compiled by this thread, and its backend calls or resets it; do so "
+          "after the call that compiles",
+          display_name(site_));
+  mutex_.lock();
+  owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+}
+
+bool ChangeLock::try_lock() {
+  if (is_mine() || !mutex_.try_lock()) return false;
+  owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  return true;
+}
+
+void ChangeLock::unlock() {
+  owner_.store({}, std::memory_order_relaxed);
+  mutex_.unlock();
+}
+
 Site::Site(Options o) : options(std::move(o)), number(next_compile_number()) {
   if (options.recompile_limit)
     options.options["dynamo.recompile_limit"] = std::to_string(*options.recompile_limit);
@@ -315,26 +335,6 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   add(counters.guard_failures, site.versions.size());
   HeldArguments held(leaves);
   miss_slot(site, leaves, body, result);
-}
-
-void ChangeLock::lock() {
-  require(!is_mine(), ErrorCode::unsupported,
-          "callable {} is being compiled by this thread, and its backend calls or resets it; do so "
-          "after the call that compiles",
-          display_name(site_));
-  mutex_.lock();
-  owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
-}
-
-bool ChangeLock::try_lock() {
-  if (is_mine() || !mutex_.try_lock()) return false;
-  owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
-  return true;
-}
-
-void ChangeLock::unlock() {
-  owner_.store({}, std::memory_order_relaxed);
-  mutex_.unlock();
 }
 
 CallStats site_stats(const Site& site) {

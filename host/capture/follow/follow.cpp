@@ -168,8 +168,8 @@ bool Follower::passes_break() {
 
 std::optional<autograd::HookHandle> Follower::takes_hook(const Tensor& t,
                                                          const autograd::HookWish& wish) {
-  if (is_leaf_of_program(t.is_fake() ? walk_.real_of(t) : t))
-    return attach_now(wish, t.is_fake() ? Tensor(walk_.real_of(t)) : t);
+  auto real = [&] { return Tensor(t.is_fake() ? walk_.real_of(t) : t); };  // a segment may make it
+  if (is_leaf_of_program(real())) return attach_now(wish, real());
   std::optional<ValueId> value = walk_.pending_value(t);
   auto expects = [&] { return walk_.expects_hook(*value, wish.on_node); };
   if (value && (expects() || changes_path(expects))) return wait_with(wish, *value, walk_.requests);
@@ -179,7 +179,7 @@ std::optional<autograd::HookHandle> Follower::takes_hook(const Tensor& t,
       require_whole_gradient(wish, *output->first->graph, output->second, [&](size_t i) {
         return i < output->first->outputs.size() && walk_.is_reachable(output->first->outputs[i]);
       });
-    return attach_now(wish, t.is_fake() ? Tensor(walk_.real_of(t)) : t);
+    return attach_now(wish, real());
   }
   difference_ = message("{} is called after {} operations", wish.what, walk_.at().next_step());
   return std::nullopt;

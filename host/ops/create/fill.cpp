@@ -221,7 +221,8 @@ static constexpr OpDef create_fill_rows[] = {
      .core = true,
      .meta = fn<full_meta>,
      .eager = [](Tensor& out, SymIntList, Number value, Type, Lay, Dev,
-                 Pin) { fill_anywhere(out, value); }},
+                 Pin) { fill_anywhere(out, value); },
+     .linear = "fill_value"},
     {.schema =
          "zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, "
          "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
@@ -259,7 +260,8 @@ static constexpr OpDef create_fill_rows[] = {
                 Format format) { return like_meta(self, dtype, layout, device, pin, format); },
      .eager = [](Tensor& out, const Tensor&, Number value, Type, Lay, Dev, Pin,
                  Format) { fill_anywhere(out, value); },
-     .vjp = nondiff},
+     .vjp = nondiff,
+     .linear = "fill_value"},
     {.schema =
          "new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
          "Device? device=None, bool? pin_memory=None) -> Tensor",
