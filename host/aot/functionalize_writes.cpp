@@ -161,12 +161,9 @@ void Functionalizer::lower_restride(const Node& node, const OpEntry& view,
   values_.restride(self, node.first_result);
 }
 
-// In training, with running_mean and running_var, which are arguments 3 and 4. A vector, which is
-// empty then, has no channels.
+// A vector, which is empty then, has no channels.
 bool Functionalizer::updates_statistics(const Node& node, const OpEntry& op) const {
-  bool may = op.def->tags & OpTags::updates_statistics || normalizes_instances(op);
-  return may && node.args[3].tag == Tag::ref && node.args[4].tag == Tag::ref &&
-         node.args[5].number().to_bool() &&
+  return tenon::updates_statistics(op, node.args) &&
          graph_.value(static_cast<ValueId>(node.args[0].payload)).meta.sizes.size() > 1;
 }
 

@@ -46,7 +46,7 @@ Member member_of(const Graph& graph, uint32_t index) {
 std::set<uint32_t> written_groups(const Graph& graph) {
   std::set<uint32_t> groups;
   for (const Node& node : graph.nodes()) {
-    uint64_t written = entry_of(node.op).mutated_args;
+    uint64_t written = written_args(node);
     for (size_t i = 0; i < node.args.size(); ++i)
       if ((written >> i & 1) && node.args[i].tag == Tag::ref)
         groups.insert(graph.value(static_cast<ValueId>(node.args[i].payload)).alias_group);

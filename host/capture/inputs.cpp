@@ -371,8 +371,9 @@ namespace {
 
 template <class F>
 void each_written(const CallArgs& call, F&& f) {
+  uint64_t written = written_args(call);
   for (uint32_t i = 0; i < call.n_args; ++i)
-    if (call.op->mutated_args >> i & 1) each_tensor(call.args[i], f);
+    if (written >> i & 1) each_tensor(call.args[i], f);
 }
 
 }  // namespace
@@ -402,6 +403,7 @@ std::vector<Tensor> TraceInputs::captured_changed_by(const CallArgs& call) const
 // On the tape, the tape asks.
 void TraceInputs::check_leaf_writes(const CallArgs& call) const {
   if (recorder_.on_tape || !thread_modes.grad_enabled || forgets_history(*call.op)) return;
+  if (!call.op->mutated_args) return;  // statistics may need gradients
   each_written(call, [&](const Tensor& written) {
     if (!written.requires_grad()) return;
     if (!written.is_fake()) return autograd::check_write(written, call.op->name);

@@ -29,8 +29,9 @@ void WrittenMemory::note(const CallArgs& call, const StandIns& stand_ins) {
     for (const auto& [known, fake] : stand_ins.all)
       if (shares_storage(fake, t)) tensors_.push_back(known);
   };
+  uint64_t written = written_args(call);
   for (uint32_t i = 0; i < call.n_args; ++i)
-    if (call.op->mutated_args >> i & 1) each_tensor(call.args[i], note_one);
+    if (written >> i & 1) each_tensor(call.args[i], note_one);
 }
 
 bool WrittenMemory::holds(const Tensor& real) const {

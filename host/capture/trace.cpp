@@ -151,7 +151,7 @@ void Trace::set_hooks() {
     inputs_.check_writes(call);
     inputs_.written.note(call, inputs_.stand_ins);
     note_places(inputs_, call);
-    mutates_ = mutates_ || has_effect(*call.op);
+    mutates_ = mutates_ || has_effect(*call.op, {call.args, call.n_args});
     has_mutated_ = has_mutated_ || mutates_;
     symbols_.emit_asserts();
     if (auto changed = inputs_.captured_changed_by(call); fullgraph)

@@ -57,7 +57,7 @@ class Walk {
  private:
   template <class F>
   void add_memory(NodeId n, const Node& node, F add) {
-    uint64_t writes = entry_of(node.op).mutated_args;
+    uint64_t writes = written_args(node);
     for (size_t i = 0; i < node.args.size(); ++i) {
       bool is_write = i >= 64 || (writes >> i & 1) || has_opaque_body(node);
       for_each_value(node.args[i], [&](ValueId v) {

@@ -3,11 +3,14 @@
 
 #include "core/dispatch.h"
 #include "graph/hash.h"
+#include "ops/op_table.h"
 
 #include <algorithm>
 #include <cstring>
 
 namespace tenon {
+
+uint64_t written_args(const Node& node) { return written_args(entry_of(node.op), node.args); }
 
 void* Graph::allocate(size_t bytes, size_t align) {
   ensure(align <= 8, "arena alignment");

@@ -72,6 +72,10 @@ struct Node {
   std::map<std::string, std::string> facts;  ///< rare ones, by key
 };
 
+/// The arguments that a node writes, as bits: those of its op's schema, and the running statistics that
+/// a normalisation updates in training.
+uint64_t written_args(const Node& node);
+
 /// How a symbol gets its value at a call: dimension `dim` of a value's sizes, or (dim < 0) the
 /// value of a scalar. `stride` reads the strides instead.
 struct SymbolBinding {

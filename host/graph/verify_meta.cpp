@@ -162,9 +162,8 @@ bool writes_by_groups(const Graph& graph) {
   bool tells = std::ranges::any_of(graph.values(), [](const GraphValue& v) {
     return v.source == ValueSource::node && v.alias_group != 0;
   });
-  return tells && std::ranges::any_of(graph.nodes(), [](const Node& node) {
-           return entry_of(node.op).mutated_args != 0;
-         });
+  return tells && std::ranges::any_of(graph.nodes(),
+                                      [](const Node& node) { return written_args(node) != 0; });
 }
 
 class MetaVerifier {
@@ -426,7 +425,7 @@ ValueId gradient_of_nothing(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     bool reads = is_everywhere;
     Graph::for_each_use(node, [&](ValueId v) { reads = reads || needs[v]; });
-    is_everywhere = is_everywhere || (reads && entry_of(node.op).mutated_args != 0);
+    is_everywhere = is_everywhere || (reads && written_args(node) != 0);
     for (uint32_t r = 0; r < node.n_results; ++r) {
       if (!reads && graph.value(node.first_result + r).flags.requires_grad)
         return node.first_result + r;

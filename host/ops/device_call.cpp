@@ -215,9 +215,9 @@ void run_on_device(const CallArgs& call) {
   if (device && try_foreign(call, device->type)) return;
   if (draw_on_device(call, device)) return;
   if (!device || def.tags & OpTags::creation) return HostCall(call, false).run();
-  if (device && has_statistics(call)) return run_with_statistics(call);
   bool only_decomposes = def.decomp && !def.formula && !def.eager;
   if (only_decomposes) return run_decomposed(call);
+  if (device && has_statistics(call)) return run_with_statistics(call);
   if (run_as_others(call)) return;
   if (!call.op->mutated_args && run_compiled(call, *device)) return;
   if (def.decomp) return run_decomposed(call);

@@ -213,6 +213,12 @@ OpId op_id(std::string_view name) {
        nearest_names(name, all_op_names()));
 }
 
+bool updates_statistics(const OpEntry& op, std::span<const Value> args) {
+  if (!(op.def->tags & OpTags::updates_statistics) || args.size() < 6) [[likely]]
+    return false;
+  return !args[3].is_none() && !args[4].is_none() && args[5].number().to_bool();
+}
+
 const std::string& name_of(OpId op) { return entry_of(op).name; }
 
 const OpEntry& add_op(const OpDef* row) {

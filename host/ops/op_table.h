@@ -56,6 +56,16 @@ const OpEntry* find_op(std::string_view name);        ///< "aten.add.Tensor", nu
 const OpEntry* find_added_op(std::string_view name);  ///< only if it is in the table already
 OpId op_id(std::string_view name);                    ///< throws UserError with the nearest names
 const std::string& name_of(OpId op);
+/// Whether a call updates the running statistics of a normalisation, its arguments 3 and 4, of which
+/// most schemas say nothing.
+bool updates_statistics(const OpEntry& op, std::span<const Value> args);
+/// The arguments that a call writes, as bits: those that the schema marks, and such statistics.
+inline uint64_t written_args(const OpEntry& op, std::span<const Value> args) {
+  return op.mutated_args | (updates_statistics(op, args) ? uint64_t{0b11000} : 0);
+}
+inline uint64_t written_args(const CallArgs& call) {
+  return written_args(*call.op, {call.args, call.n_args});
+}
 std::vector<std::string> all_op_names();
 
 /// Adds a row, which must live as long as the process. `prepare` gets the entry before anybody can

@@ -121,7 +121,7 @@ class Viewer {
     if (is_tuple) call.type = JointNode::Type::tuple;
     call.target = op.name;
     call.tag = node.is_backward ? JointNode::Tag::backward : JointNode::Tag::forward;
-    call.effect = (op.tags & TN_TAG_SIDE_EFFECT) != 0 || op.mutated_args != 0;
+    call.effect = (op.tags & TN_TAG_SIDE_EFFECT) != 0 || written_args(node) != 0;
     call.draws = (op.tags & TN_TAG_RANDOM) != 0;
     call.binds_symbol = binds_symbol_[n];
     call.builtin = is_builtin(op.name);

@@ -20,7 +20,7 @@ namespace {
 
 bool has_writes(const Graph& graph) {
   return std::ranges::any_of(graph.nodes(),
-                             [](const Node& node) { return entry_of(node.op).mutated_args != 0; });
+                             [](const Node& node) { return written_args(node) != 0; });
 }
 
 // The results are what the graph gives, in its order.

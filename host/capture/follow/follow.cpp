@@ -113,9 +113,9 @@ void Follower::answer(const CallArgs& call) {
   if (!is_on_tape()) return;
   if (forgets_history(*call.op)) return forget_history(*call.args[0].as<Tensor>());
   track_views(call);
-  if (!call.op->mutated_args) return;
-  for (uint32_t i = 0; i < call.n_args; ++i)
-    if (call.op->mutated_args >> i & 1)
+  uint64_t written = written_args(call);
+  for (uint32_t i = 0; written && i < call.n_args; ++i)
+    if (written >> i & 1)
       each_tensor(call.args[i], [](const Tensor& t) {
         if (t.is_fake()) bump_version(t);
       });

@@ -27,8 +27,8 @@ namespace tenon {
 class FrameStore;
 
 /// Whether something of a run is left besides the results: writes, or random numbers that were drawn.
-inline bool has_effect(const OpEntry& op) {
-  return op.mutated_args != 0 || (op.tags & TN_TAG_RANDOM) != 0;
+inline bool has_effect(const OpEntry& op, std::span<const Value> args) {
+  return written_args(op, args) != 0 || (op.tags & TN_TAG_RANDOM) != 0;
 }
 /// Whether a node only asserts what the recording took for granted about numbers; no operation of
 /// the body.

@@ -42,7 +42,8 @@ bool Walk::has_escapes(std::span<const Tensor> outputs, const TouchedGradients& 
 
 bool Walk::has_written() const {
   std::span<const Path::Step> pending = path().steps().subspan(begun_, at_.next_step() - begun_);
-  return std::ranges::any_of(pending, [](const auto& step) { return has_effect(*step.op); });
+  return std::ranges::any_of(
+      pending, [this](const auto& step) { return has_effect(*step.op, path().args_of(step)); });
 }
 
 bool Walk::is_to_be_written(const Tensor& real) const {
@@ -53,8 +54,9 @@ bool Walk::is_to_be_written(const Tensor& real) const {
       is = is || lies_in(at_, real, at_.frame().objects[object]);
     };
     std::span<const Value> args = path().args_of(step);
+    uint64_t written = written_args(*step.op, args);
     for (uint32_t i = 0; i < args.size(); ++i)
-      if (step.op->mutated_args >> i & 1) for_each_value(args[i], look_at);
+      if (written >> i & 1) for_each_value(args[i], look_at);
   }
   return is;
 }

@@ -90,13 +90,13 @@ bool is_written_through_views(const Graph& graph, ValueId value) {
   const GraphValue& made = graph.value(value);
   if (made.source != ValueSource::node) return false;
   std::span<const Node> later = graph.nodes().subspan(made.source_index + 1);
-  auto writes = [](const Node& node) { return entry_of(node.op).mutated_args != 0; };
+  auto writes = [](const Node& node) { return written_args(node) != 0; };
   if (std::ranges::none_of(later, writes)) return false;
   AliasClasses classes(graph);
   bool is_one = false;
   for (const Node& node : later)
     for (size_t i = 0; i < node.args.size() && i < 64; ++i)
-      if (entry_of(node.op).mutated_args >> i & 1)
+      if (written_args(node) >> i & 1)
         for_each_value(node.args[i], [&](ValueId v) {
           is_one = is_one || (v != value && classes.of(v) == classes.of(value));
         });

@@ -37,15 +37,6 @@ Tensor random_base(const Pt2Weight& weight, int64_t n) {
   return base;
 }
 
-// running_mean and running_var of normalisations in training mode: written, though no schema says
-// so.
-bool updates_statistics(const Node& node, const OpEntry& op) {
-  int flag = op.schema.find_arg("training");
-  if (flag < 0) flag = op.schema.find_arg("use_input_stats");
-  return flag >= 0 && op.schema.find_arg("running_mean") >= 0 &&
-         node.args[flag].tag == Tag::boolean && node.args[flag].number().to_bool();
-}
-
 }  // namespace
 
 // A tensor of rank 1 over the whole record.
@@ -84,16 +75,6 @@ std::vector<bool> written_inputs(const Graph& graph) {
   for (size_t i = 0; i < written.size(); ++i)
     written[i] = graph.value(graph.inputs()[i]).kind == ValueKind::tensor &&
                  classes.is_written(graph.inputs()[i]);
-  for (const Node& node : graph.nodes()) {
-    const OpEntry& op = entry_of(node.op);
-    if (!updates_statistics(node, op)) continue;
-    for (const char* name : {"running_mean", "running_var"}) {
-      const Value& arg = node.args[op.schema.find_arg(name)];
-      for (size_t i = 0; i < written.size() && arg.tag == Tag::ref; ++i)
-        if (classes.of(graph.inputs()[i]) == classes.of(static_cast<ValueId>(arg.payload)))
-          written[i] = true;
-    }
-  }
   return written;
 }
 

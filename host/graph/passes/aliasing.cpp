@@ -64,10 +64,10 @@ void AliasClasses::note_facts(const Graph& graph) {
   for (ValueId v : graph.outputs())
     if (v != no_value) facts_[class_[v]].escapes = true;
   for (const Node& node : graph.nodes()) {
-    const OpEntry& op = entry_of(node.op);
+    uint64_t written = written_args(node);
     bool all = has_opaque_body(node);
     for (size_t i = 0; i < node.args.size(); ++i)
-      if (all || (i < 64 && (op.mutated_args >> i & 1)))
+      if (all || (i < 64 && (written >> i & 1)))
         for_each_value(node.args[i], [&](ValueId v) { facts_[class_[v]].written = true; });
   }
 }
@@ -89,10 +89,11 @@ bool tells_aliases(const Graph& graph) {
   });
 }
 
-bool is_pure(const OpEntry& op) {
+bool is_pure(const Node& node) {
+  const OpEntry& op = entry_of(node.op);
   constexpr uint64_t impure = TN_TAG_INPLACE | TN_TAG_RANDOM | TN_TAG_DATA_DEPENDENT |
                               TN_TAG_SIDE_EFFECT | TN_TAG_HIGHER_ORDER | TN_TAG_NONDETERMINISTIC;
-  return !(op.tags & impure) && op.mutated_args == 0 && op.n_returns > 0;
+  return !(op.tags & impure) && written_args(node) == 0 && op.n_returns > 0;
 }
 
 static bool is_check(const OpEntry& op) {
@@ -106,12 +107,13 @@ bool has_effects(const Graph& graph, bool random, bool checks) {
     const OpEntry& op = entry_of(node.op);
     if ((op.tags & TN_TAG_SIDE_EFFECT) && (checks || !is_check(op))) return true;
     if (random && (op.tags & TN_TAG_RANDOM)) return true;
+    uint64_t written = written_args(node);
     for (size_t i = 0; i < node.args.size(); ++i) {
       const Value& arg = node.args[i];
       if (arg.tag == Tag::opaque) return true;
       if (arg.tag == Tag::graph && has_effects(*arg.as<Graph>(), random, checks)) return true;
       bool writes_outside = false;
-      if (i < 64 && (op.mutated_args >> i & 1))
+      if (i < 64 && (written >> i & 1))
         for_each_value(arg, [&](ValueId v) { writes_outside |= classes.is_external(v); });
       if (writes_outside) return true;
     }

@@ -43,7 +43,7 @@ class Merger {
 
  private:
   bool may_merge(const Node& node) const {
-    if (!is_pure(entry_of(node.op)) || node.n_results == 0) return false;
+    if (!is_pure(node) || node.n_results == 0) return false;
     for (const Value& arg : node.args)
       if (arg.tag == Tag::graph || arg.tag == Tag::opaque) return false;
     bool written = false;

@@ -97,7 +97,7 @@ class DeadCode {
   }
 
   bool writes_needed_memory(const Node& node) const {
-    uint64_t written = entry_of(node.op).mutated_args;
+    uint64_t written = written_args(node);
     bool needed = false;
     for (size_t i = 0; i < node.args.size() && i < 64; ++i)
       if (written >> i & 1)

@@ -93,8 +93,7 @@ class Folder {
   }
 
   bool may_fold(const Node& node) const {
-    if (!is_pure(entry_of(node.op)) || !has_plain_args(node) || !has_small_results(node))
-      return false;
+    if (!is_pure(node) || !has_plain_args(node) || !has_small_results(node)) return false;
     bool fits = true;
     Graph::for_each_use(
         node, [&](ValueId v) { fits &= constant_[v] != no_value && !classes_.is_written(v); });

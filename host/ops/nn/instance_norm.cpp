@@ -65,6 +65,7 @@ static constexpr OpDef nn_instance_norm_rows[] = {
     {.schema = "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
                "Tensor? running_var, bool use_input_stats, float momentum, float eps, bool "
                "cudnn_enabled) -> Tensor",
+     .tags = OpTags::updates_statistics,
      .decomp = fn<instance_norm_decomp>},
 };
 
