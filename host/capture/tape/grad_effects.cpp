@@ -75,7 +75,9 @@ std::vector<bool> TouchedGradients::take_histories(std::span<const Tensor> outpu
     require(!is_own_leaf, ErrorCode::unsupported,
             "a body that calls backward() or requires_grad_() and must be one graph returns a leaf "
             "that it has made; return its detach(), or leave out fullgraph");
-    had.push_back(t.defined() && t.is_fake() && t.requires_grad() && autograd::node_of(t));
+    bool is_of_body = t.defined() && t.is_fake();
+    had.push_back(is_of_body && t.requires_grad() && autograd::node_of(t));
+    if (is_of_body) impl_of(t)->base = Tensor();  // which the body may have let go of
     if (!had.back()) continue;
     autograd::state_of(t)->node = nullptr;
     mark_requires_grad(t, false);

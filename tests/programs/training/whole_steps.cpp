@@ -275,6 +275,25 @@ TENON_PROGRAM(AGradientBehindAWholeStep, 4) {
   }
 }
 
+// What they show is gone with the body.
+TENON_PROGRAM(AStepReturnsViews, 8) {
+  Tensor w = full({4}, 0.5).requires_grad_();
+  auto f = run.compile(
+      [&](const Tensor& x) {
+        w.set_grad({});
+        Tensor y = x * w;
+        y.square().sum().backward();
+        NoGradGuard off;
+        return std::tuple(y.detach().view({-1, 2}), (x + 1)[0], y.t(), (y + w).unbind(0));
+      },
+      {.fullgraph = true});
+  for (int i = 0; i < 6; ++i) {
+    auto [a, b, c, d] = f(arange(4 * (1 + i % 3)).reshape({-1, 4}).to(Dtype::f32) * 0.25);
+    a.add_(1);
+    run.log(a, b, c, d[0], d.size(), w.grad());
+  }
+}
+
 TENON_PROGRAM(TheGradientBetweenTwoLayersIsKept, 4) {
   Mlp net;
   auto f = run.compile([&](const Tensor& x) {
