@@ -274,6 +274,7 @@ class CompiledNode final : public autograd::Node {
     const std::vector<bool> undefined = undefined_of(grads);
     const BackwardCode::Variant& half = plan_->backward.for_tangents(undefined);
     std::vector<Tensor> values = inputs_of(half, grads);
+    BelowAutocast casts_are_recorded;
     if (std::ranges::any_of(values, is_fake)) return pass_on(half, undefined, values);
     const autograd::EngineOptions* pass = autograd::current_pass();
     bool donates = config::flags().functorch.donated_buffer && pass && !pass->keep_graph &&
@@ -312,6 +313,7 @@ class CompiledNode final : public autograd::Node {
       half.part = without_tangents(*plan_->halves.backward.graph, inputs);
     }
     std::vector<Tensor> values = inputs_of(half, grads);
+    BelowAutocast casts_are_recorded;
     const std::vector<uint64_t>& words = autograd::stand_ins->lists.at(this);
     std::vector<SymInt> symbols;
     if (half.part)
@@ -345,7 +347,11 @@ class CompiledNode final : public autograd::Node {
       if (primal.defined() && primal.requires_grad()) primal = alias(primal);
     RngState now = plan_->is_random ? current_rng_state() : RngState();
     if (plan_->is_random) restore_rng_state(random_);
-    std::vector<Tensor> results = plan_->second.run(primals, words_);
+    auto run_again = [&] {
+      BelowAutocast casts_are_recorded;
+      return plan_->second.run(primals, words_);
+    };
+    std::vector<Tensor> results = run_again();
     if (plan_->is_random) restore_rng_state(now);
 
     std::vector<autograd::Edge> roots, wanted;

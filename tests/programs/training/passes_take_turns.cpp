@@ -236,5 +236,23 @@ TENON_PROGRAM(AStepThatWritesAWeightBeforeItsPass, 8) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(AStepThatWritesAWeightBeforeItsPass, 8);
 
+// What the forward was computed in decides, however the pass is called.
+TENON_PROGRAM(ThePassIsUnderAutocast, 8) {
+  Tensor w = ((arange(64) % 7 - 3) * 0.25).reshape({8, 8}).requires_grad_();
+  auto f =
+      run.compile([&](const Tensor& x) { return x.matmul(w).tanh().matmul(w).square().mean(); });
+  for (int i = 0; i < 8; ++i) {
+    Tensor loss;
+    {
+      AutocastGuard lower({.enabled = i % 2 == 1});
+      loss = f(((arange(16) + i) % 7 - 3).reshape({2, 8}).to(Dtype::f32) * 0.25);
+    }
+    w.set_grad({});
+    AutocastGuard lower({.enabled = i % 4 > 1});
+    loss.backward();
+    run.log(w.grad().dtype() == Dtype::f32, (w.grad().abs().max() * 4.0).round());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs
