@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 namespace tenon {
@@ -87,6 +88,7 @@ class TapePiece final : public Artifact {
       if (auto made = std::ranges::find(outputs_, value); made != outputs_.end())
         return outputs[static_cast<size_t>(made - outputs_.begin())];
       auto given = std::ranges::find(inputs_, value);
+      ensure(given != inputs_.end(), "a function on the tape names a value that its piece has not");
       return share(inputs[static_cast<size_t>(given - inputs_.begin())]);
     };
     if (function_)
@@ -168,7 +170,7 @@ thread_local TapeInterpreter::Kept* TapeInterpreter::kept_of_call = nullptr;
 // What stands between pieces for a written tensor may be another one than the program's.
 bool writes_in_place(const Graph& graph) {
   return std::ranges::any_of(graph.nodes(),
-                             [](const Node& node) { return entry_of(node.op).mutated_args != 0; });
+                             [](const Node& node) { return written_args(node) != 0; });
 }
 
 std::vector<Stretch> stretches_of(const Graph& graph, std::span<const ValueId> hooked,
@@ -197,22 +199,34 @@ std::vector<Stretch> stretches_of(const Graph& graph, std::span<const ValueId> h
   return stretches;
 }
 
-// A function needs its inputs, and gives its results, whoever else reads them.
-Extracted cut_out(Extractor& extractor, const Graph& graph, const Stretch& stretch) {
+std::set<ValueId> values_of(const FunctionPlace& place) {
+  std::set<ValueId> values;
+  for (const auto* list : {&place.inputs, &place.results, &place.saved})
+    values.insert(list->begin(), list->end());
+  values.erase(no_value);
+  return values;
+}
+
+// What functions name is there for them, whoever else reads it: `named`, of all functions.
+Extracted cut_out(Extractor& extractor, const Graph& graph, const Stretch& stretch,
+                  const std::set<ValueId>& named) {
   Extracted part = extractor.cut(stretch.nodes);
-  if (!stretch.function) return part;
+  auto is_made_here = [&](ValueId v) {
+    const GraphValue& value = graph.value(v);
+    return value.source == ValueSource::node && value.source_index >= stretch.nodes.front() &&
+           value.source_index <= stretch.nodes.back();
+  };
+  if (!stretch.function && std::ranges::none_of(named, is_made_here)) return part;
   std::vector<ValueId> inputs = part.outer_inputs, outputs = part.outer_outputs;
   std::erase(inputs, no_value);
-  for (const auto* list :
-       {&stretch.function->inputs, &stretch.function->results, &stretch.function->saved})
-    for (ValueId v : *list) {
-      if (v == no_value) continue;
-      const GraphValue& value = graph.value(v);
-      bool is_made_here =
-          value.source == ValueSource::node && value.source_index >= stretch.nodes.front();
-      auto& known = is_made_here ? outputs : inputs;
-      if (std::ranges::find(known, v) == known.end()) known.push_back(v);
-    }
+  auto add = [](std::vector<ValueId>& known, ValueId v) {
+    if (std::ranges::find(known, v) == known.end()) known.push_back(v);
+  };
+  for (ValueId v : named)
+    if (is_made_here(v)) add(outputs, v);
+  if (stretch.function)
+    for (ValueId v : values_of(*stretch.function))
+      if (!is_made_here(v)) add(inputs, v);
   return extractor.cut(stretch.nodes, inputs, outputs);
 }
 
@@ -232,10 +246,12 @@ std::shared_ptr<Artifact> compile_tape_pieces(
   std::vector<NodeId> functions = autograd::ends_of_functions(*graph);
   if (hooked.empty() && functions.empty()) return compile(graph);
   if (writes_in_place(*graph)) return op_by_op(graph);
+  std::set<ValueId> named;
+  for (NodeId last : functions) named.merge(values_of(*FunctionPlace::of(graph->node(last))));
   Extractor extractor(*graph);
   std::vector<CompiledPiece> pieces;
   for (Stretch& stretch : stretches_of(*graph, hooked, functions)) {
-    Extracted part = cut_out(extractor, *graph, stretch);
+    Extracted part = cut_out(extractor, *graph, stretch, named);
     autograd::forget_requests(*part.graph);
     EnableGradGuard mode(thread_modes.grad_enabled && !stretch.function);
     auto code = stretch.is_own_node ? op_by_op(part.graph) : compile(part.graph);

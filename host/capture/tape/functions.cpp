@@ -58,7 +58,9 @@ bool put_into_graph(Trace& trace, const std::shared_ptr<const WaitingFunction>& 
   if (!last || !is_forward(graph, *last, recorder.grad_enabled(), place.results)) return false;
   for (uint32_t r = 0; r < place.results.size(); ++r) {
     if (std::ranges::find(place.kinds.fixed, r) != place.kinds.fixed.end()) continue;
-    mark_requires_grad(tensors.results[r], true);
+    const Tensor& given = tensors.results[r];  // a captured tensor where it was written
+    Tensor fake = given.is_fake() ? given : trace.inputs().stand_ins.fake_of(given);
+    if (fake.defined()) mark_requires_grad(fake, true);
     graph.value(place.results[r]).flags.requires_grad = true;
   }
   mark_function(graph, *last, place);
@@ -100,7 +102,12 @@ std::vector<Tensor> record_function(FunctionCall& call) {
   trace = Trace::current();
   bool is_traced = config::flags().dynamo.capture_autograd_function;
   if (!is_traced || !put_into_graph(*trace, call.waiting(), tensors))
-    trace->attach_outside(call.name, *call.waiting(), tensors);
+    trace->attach_outside(
+        message("{} ({})", call.name,
+                is_traced ? "its forward records gradients itself, or gives a tensor that it has "
+                            "not made"
+                          : "dynamo.capture_autograd_function = false"),
+        *call.waiting(), tensors);
   return tensors.results;
 }
 
