@@ -147,9 +147,22 @@ void FunctionalOutputs::describe_output(OutputRecipe& recipe, ValueId id) {
   if (is_replayed) recipe.replay = replayed(alias);
 }
 
+// What is written back goes to an argument as a whole, with its history.
+static void require_own_memory(const Base& base, const Tensor& input) {
+  require(
+      !has_internal_overlap(input), ErrorCode::unsupported,
+      "an argument is written whose elements share memory, which cannot be made functional; clone "
+      "it first");
+  require(
+      !base.is_shared || !base.current.requires_grad(), ErrorCode::unsupported,
+      "a value that needs a gradient is written into memory that arguments share, which cannot be "
+      "made functional; clone one of them first");
+}
+
 void FunctionalOutputs::write_inputs_back() {
   for (const Base& base : values_.bases()) {
     if (base.position == no_value || base.generation == 0) continue;
+    require_own_memory(base, recorder_.input_fake(base.position));
     if (options_.keep_input_mutations) {
       copy_(recorder_.input_fake(base.position), base.current);
       out_.mutated_inputs.push_back(base.position);
