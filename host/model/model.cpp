@@ -3,6 +3,7 @@
 
 #include "backend/backend.h"
 #include "core/error.h"
+#include "graph/record.h"
 #include "model/model_runner.h"
 #include "model/model_tree.h"
 #include "runtime/call.h"
@@ -37,7 +38,9 @@ static void check_own_options(const std::string& path, const LoadOptions& option
       path);
 }
 
+// In a body, too, the weights are tensors that it has found.
 Model load(const std::string& path, const LoadOptions& options) {
+  PauseRecording while_it_is_read;
   if (is_saved_model(path)) {
     check_own_options(path, options);
     SavedModel saved = read_saved_model(path, options.check_crc);

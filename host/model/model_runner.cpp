@@ -128,12 +128,16 @@ std::vector<Tensor> apply_plan(const ImportedModel& model, const BoundCall& call
   return outputs;
 }
 
-void want_gradients(const ImportedModel& model) {
-  std::span<const ValueId> inputs = model.graph->inputs();
-  // What the plan writes after the run must not be kept as it is for the backward.
+// What the plan writes after the run must not be kept as it is for the backward.
+static void mark_written(const ImportedModel& model, Graph& graph) {
   for (const ModelOutput& output : model.outputs)
     if (output.kind == ModelOutputKind::write_back)
-      model.graph->value(inputs[output.input]).flags.mutated = true;
+      graph.value(graph.inputs()[output.input]).flags.mutated = true;
+}
+
+void want_gradients(const ImportedModel& model) {
+  mark_written(model, *model.graph);
+  std::span<const ValueId> inputs = model.graph->inputs();
   for (size_t i = 0; i < model.inputs.size(); ++i)
     if (model.graph->value(inputs[i]).flags.requires_grad && model.inputs[i].tensor.defined())
       model.inputs[i].tensor.requires_grad_();
@@ -197,23 +201,29 @@ void ModelRunner::tell_unit(const Version& version, const BoundCall& call) const
   unit_->note_version(std::move(facts));
   unit_->add({.compiles = 1});
   std::string why;
-  for (size_t i = 0; i < versions_.size(); ++i)
+  for (size_t i = 0; i < versions_.size(); ++i) {
+    if (versions_[i]->needs != version.needs)
+      why += message("{}{}/{}: the same arguments need gradients", why.empty() ? "" : "; ", number_,
+                     i);
     for (const Expr* c : versions_[i]->conditions)
       if (!holds(c, *versions_[i]->graph, call.symbols)) {
         why += message("{}{}/{}: {}", why.empty() ? "" : "; ", number_, i,
                        versions_[i]->graph->shape_env->text(c));
         break;
       }
+  }
   if (!why.empty()) unit_->note_recompile("does not hold: " + why);
 }
 
-std::shared_ptr<const ModelRunner::Version> ModelRunner::make_version(const BoundCall& call) {
+std::shared_ptr<const ModelRunner::Version> ModelRunner::make_version(
+    const BoundCall& call, const std::vector<bool>& needs) {
   report::TimeScope time(unit_, report::Work::compile);
   auto begin = std::chrono::steady_clock::now();
   auto version = std::make_shared<Version>();
   // The first version keeps the archive's example sizes, if they make no difference.
   if (!versions_.empty()) version->hints = call.values;
-  version->graph = graph_for(version->hints);
+  version->needs = needs;
+  version->graph = graph_for(version->hints, needs);
   config::OptionScope overrides(flag_override(number_));
   CompileGraphOptions options;
   options.backend = backend_override(number_).value_or(options_.backend);
@@ -232,18 +242,31 @@ std::shared_ptr<const ModelRunner::Version> ModelRunner::make_version(const Boun
   return version;
 }
 
+// The parameters have theirs in the graph.
+std::vector<bool> ModelRunner::needs_of(const BoundCall& call) const {
+  if (!options_.training || !thread_modes.grad_enabled) return {};
+  std::vector<bool> needs(call.inputs.size());
+  for (size_t i = 0; i < needs.size(); ++i)
+    needs[i] = model_.inputs[i].kind == ModelInputKind::user && call.inputs[i] &&
+               share(call.inputs[i]).requires_grad();
+  return std::ranges::find(needs, true) == needs.end() ? std::vector<bool>() : needs;
+}
+
 std::shared_ptr<const ModelRunner::Version> ModelRunner::version_for(const BoundCall& call) {
+  std::vector<bool> needs = needs_of(call);
+  BelowAutocast types_as_exported;
   EnableGradGuard as_wanted(options_.training);
   auto fits = [&](const Version& v) {
-    return std::all_of(v.conditions.begin(), v.conditions.end(),
+    return v.needs == needs &&
+           std::all_of(v.conditions.begin(), v.conditions.end(),
                        [&](const Expr* c) { return holds(c, *v.graph, call.symbols); });
   };
   std::lock_guard lock(compiling_);
   for (const auto& version : versions_)
     if (fits(*version)) return version;
   if (n_loaded_ > 0) check_compiler(options_.backend, model_.file);
-  auto version = make_version(call);
-  return fits(*version) ? version : make_version(call);
+  auto version = make_version(call, needs);
+  return fits(*version) ? version : make_version(call, needs);
 }
 
 // ---- code in files
@@ -267,10 +290,16 @@ ModelRunner::ModelRunner(SavedModel saved)
 }
 
 // Without hints: that of the archive's example sizes.
-std::shared_ptr<Graph> ModelRunner::graph_for(const formats::Pt2SymbolValues& hints) const {
-  if (hints.empty()) return model_.graph;
-  return import_pt2(*program_, {.hints = hints, .with_weights = false, .device = options_.device})
-      .graph;
+std::shared_ptr<Graph> ModelRunner::graph_for(const formats::Pt2SymbolValues& hints,
+                                              const std::vector<bool>& needs) const {
+  if (hints.empty() && needs.empty()) return model_.graph;
+  auto graph =
+      import_pt2(*program_, {.hints = hints, .with_weights = false, .device = options_.device})
+          .graph;
+  if (options_.training) mark_written(model_, *graph);
+  for (size_t i = 0; i < needs.size(); ++i)
+    graph->value(graph->inputs()[i]).flags.requires_grad |= needs[i];
+  return graph;
 }
 
 void ModelRunner::save(const std::string& path) {

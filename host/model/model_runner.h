@@ -50,7 +50,7 @@ struct RunnerOptions {
 
 using NamedTensorMap = std::map<std::string, Tensor>;
 
-/// Marks the parameters of a model as leaves that need a gradient.
+/// Marks the parameters of a model as leaves that need a gradient, and prepares its graph for them.
 void want_gradients(const formats::ImportedModel& model);
 /// Differentiates the first output, which must have one element: the gradients of the parameters by
 /// FQN, a tied one under each name. The outputs lose their tape.
@@ -96,16 +96,20 @@ class ModelRunner {
  private:
   struct Version {
     formats::Pt2SymbolValues hints;  ///< of the graph, where they are not the archive's
+    std::vector<bool> needs;         ///< which inputs of the user's need gradients; empty: none
     std::shared_ptr<Graph> graph;
     std::shared_ptr<Artifact> artifact;
     std::vector<const Expr*> conditions;
   };
   std::vector<Tensor> run_in_body(std::span<const Tensor> leaves, NamedTensorMap* gradients);
   std::vector<Tensor> run_outside_body(std::span<const Tensor> leaves, NamedTensorMap* gradients);
-  std::shared_ptr<Graph> graph_for(const formats::Pt2SymbolValues& hints) const;
+  std::shared_ptr<Graph> graph_for(const formats::Pt2SymbolValues& hints,
+                                   const std::vector<bool>& needs = {}) const;
+  std::vector<bool> needs_of(const formats::BoundCall& call) const;
   std::vector<std::pair<std::string, Tensor>> live_weights() const;
   std::shared_ptr<const Version> version_for(const formats::BoundCall& call);
-  std::shared_ptr<const Version> make_version(const formats::BoundCall& call);
+  std::shared_ptr<const Version> make_version(const formats::BoundCall& call,
+                                              const std::vector<bool>& needs);
   void tell_unit(const Version& version, const formats::BoundCall& call) const;
 
   std::shared_ptr<const formats::Pt2Program> program_;

@@ -26,6 +26,14 @@ LoadedModule trainable_digits(const Run& run) {
   return net;
 }
 
+// Of the sum of absolute values: backends add in other orders.
+std::string three_digits(const Tensor& t) {
+  if (!t.defined()) return "none";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", t.detach().abs().sum().item<double>().value());
+  return text;
+}
+
 TENON_PROGRAM(AModelInTheMiddleOfABody, 2) {
   Model net = digits(run);
   auto f = run.compile([&](const Tensor& x) { return Tensor(net(x * 2)) + 1; });
@@ -48,6 +56,48 @@ TENON_PROGRAM(AModelBehindALookAtData, 4) {
     return y.sum().item<float>() > 0 ? y + 1 : y - 1;
   });
   for (int n = 2; n < 6; ++n) run.log(f(halves({n, 64}, n)).detach().round());
+}
+
+TENON_PROGRAM(ABodyLoadsItsModelWhenItNeedsOne, 4) {
+  std::optional<LoadedModule> net;
+  auto f = run.compile([&](const Tensor& x) {
+    if (!net) net.emplace(trainable_digits(run));
+    return Tensor((*net)(x * 0.5)).detach();
+  });
+  for (int i = 0; i < 9; ++i) {
+    run.log(f(halves({2 + i % 3, 64}, i)).round());
+    if (i == 4) net.reset();
+  }
+}
+
+// Not in a body: the model's own code gives the gradients.
+TENON_PROGRAM(ALayerBeforeALoadedModel, 4) {
+  LoadedModule net = trainable_digits(run);
+  Tensor w = halves({64}, 3).requires_grad_();
+  for (int i = 0; i < 8; ++i) {
+    net.requires_grad_(i < 4);
+    net.zero_grad();
+    w.set_grad({});
+    Tensor x = halves({2 + i % 3, 64}, i).requires_grad_(i % 2 == 1);
+    Tensor y = net(i % 3 ? x * w : x);
+    if (y.requires_grad()) y.square().mean().backward();
+    run.log(y.requires_grad(), three_digits(x.grad()), three_digits(w.grad()));
+  }
+}
+
+// The types are those of the archive.
+TENON_PROGRAM(ALoadedModelUnderAutocast, 4) {
+  LoadedModule net = trainable_digits(run);
+  for (int i = 0; i < 4; ++i) {
+    net.zero_grad();
+    Tensor y;
+    {
+      AutocastGuard lower({.enabled = i % 2 == 0});
+      y = net(halves({2, 64}, i));
+    }
+    y.square().mean().backward();
+    run.log(y.dtype() == Dtype::f32, y.detach().round(), three_digits(net.parameters()[0].grad()));
+  }
 }
 
 TENON_PROGRAM(AModelThatIsTrainedInABody, 2) {

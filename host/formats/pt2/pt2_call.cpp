@@ -157,12 +157,32 @@ Numbers<Int> checked_numbers(const ImportedModel& model, std::span<const Tensor>
   return values;
 }
 
+// The program has a handle to each weight, and may have changed more than its elements.
+void check_weight(const ModelInput& input, const TensorMeta& exported, bool any_precision) {
+  const Tensor& found = input.tensor;
+  auto is = [](SymInt size, SymInt wanted) {
+    return wanted.is_symbolic() || size.is_symbolic() || size.word() == wanted.word();
+  };
+  bool has_dtype = found.dtype() == exported.dtype ||
+                   (any_precision && is_floating(found.dtype()) && is_floating(exported.dtype));
+  if (has_dtype && std::ranges::equal(found.sizes(), exported.sizes, is)) return;
+  fail(
+      "weight {}: the model was exported with {}{}, found {}; copy_() values of this dtype and "
+      "shape into it",
+      input.names.empty() ? input.name : input.names.front(), exported.dtype,
+      list_of(exported.sizes), symbolic_text(found));
+}
+
 std::vector<detail::TensorHead*> inputs_of(const ImportedModel& model,
-                                           std::span<const Tensor> leaves) {
+                                           std::span<const Tensor> leaves, bool any_precision) {
   std::vector<detail::TensorHead*> inputs;
-  for (const ModelInput& input : model.inputs) {
+  for (size_t i = 0; i < model.inputs.size(); ++i) {
+    const ModelInput& input = model.inputs[i];
     const Tensor* tensor = &input.tensor;
-    if (input.kind == ModelInputKind::user) tensor = &leaves[input.leaf];
+    if (input.kind == ModelInputKind::user)
+      tensor = &leaves[input.leaf];
+    else if (tensor->defined())
+      check_weight(input, model.graph->value(model.graph->inputs()[i]).meta, any_precision);
     bool is_number =
         input.kind == ModelInputKind::symbol ||
         (input.kind == ModelInputKind::user && model.leaves[input.leaf].kind == LeafKind::number);
@@ -181,7 +201,7 @@ std::vector<Int> in_order(const ImportedModel& model, const Numbers<Int>& values
 BoundCall bind(const ImportedModel& model, std::span<const Tensor> leaves, bool any_precision) {
   BoundCall call;
   call.values = checked_numbers<int64_t>(model, leaves, any_precision);
-  call.inputs = inputs_of(model, leaves);
+  call.inputs = inputs_of(model, leaves, any_precision);
   call.symbols = in_order(model, call.values);
   return call;
 }
@@ -194,7 +214,7 @@ Pt2SymbolValues read_symbols(const ImportedModel& model, std::span<const Tensor>
 
 BoundCallInBody bind_call_in_body(const ImportedModel& model, std::span<const Tensor> leaves) {
   auto values = checked_numbers<SymInt>(model, leaves, false);
-  return {inputs_of(model, leaves), in_order(model, values)};
+  return {inputs_of(model, leaves, false), in_order(model, values)};
 }
 
 BoundCall bind_call(const ImportedModel& model, std::span<const Tensor> leaves) {

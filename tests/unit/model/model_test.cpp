@@ -134,6 +134,16 @@ TEST(ModelTest, WrittenWeightsAreSeenByLaterCallsAndNotByTheFile) {
               AllOf(HasSubstr("the model has no parameter"), HasSubstr(names[0])));
 }
 
+TEST(ModelTest, AWeightOfAnotherShapeIsNamed) {
+  Model m = model("mlp_digits");
+  Tensor x = randn({2, 64});
+  m(x);
+  m.parameter("fc1.weight").resize_({3, 5});
+  EXPECT_THAT(
+      message_of<Error>([&] { m(x); }),
+      HasSubstr("weight fc1.weight: the model was exported with f32[96, 64], found f32[3, 5]"));
+}
+
 TEST(ModelTest, OverridesByNumberChangeTheBackendOfLoadedModels) {
   static int compiled = 0;
   BackendInfo info = backend_info("eager");
