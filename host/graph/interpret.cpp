@@ -10,25 +10,26 @@
 
 #include <tenon/autograd.h>
 
+#include <atomic>
+
 namespace tenon {
 
 /// One call's values. Tensors and numbers have a slot each; symbols are looked up by their
-/// position.
+/// position. Between calls it holds no tensor.
 struct Interpreter::Frame {
   const Graph& graph;
   std::vector<Tensor> tensors;
   std::vector<Number> numbers;
   std::vector<int64_t> symbol_words;
   std::vector<bool> bound;
-  const Symbols* outer;
+  const Symbols* outer = nullptr;
 
-  Frame(const Graph& g, const Symbols* around)
+  explicit Frame(const Graph& g)
       : graph(g),
         tensors(g.values().size()),
         numbers(g.values().size()),
         symbol_words(g.symbols.size()),
-        bound(g.symbols.size()),
-        outer(around) {}
+        bound(g.symbols.size()) {}
 
   std::optional<SymValue> lookup(const Expr* symbol) const {
     for (size_t i = 0; i < graph.symbols.size(); ++i)
@@ -169,11 +170,26 @@ class Interpreter::Bodies {
   std::map<const Graph*, Body> bodies_;
 };
 
+/// The frame of an earlier call, which the next one takes: a call alone allocates nothing.
+class Interpreter::IdleFrame {
+ public:
+  ~IdleFrame() { take(); }
+  std::unique_ptr<Frame> take() {
+    return std::unique_ptr<Frame>(frame_.exchange(nullptr, std::memory_order_acquire));
+  }
+  void put(std::unique_ptr<Frame> frame) {
+    std::unique_ptr<Frame> other(frame_.exchange(frame.release(), std::memory_order_acq_rel));
+  }
+
+ private:
+  std::atomic<Frame*> frame_ = nullptr;
+};
+
 Interpreter::~Interpreter() = default;
 Interpreter::Interpreter(Interpreter&&) noexcept = default;
 
 Interpreter::Interpreter(std::shared_ptr<const Graph> graph, const BodyCode& code)
-    : graph_(std::move(graph)) {
+    : graph_(std::move(graph)), idle_(std::make_unique<IdleFrame>()) {
   report::counter("graph.finalize").add();
   if (!graph_->subgraphs.empty()) bodies_ = std::make_unique<const Bodies>(*graph_, code);
   std::vector<uint32_t> last = last_use_of_values(*graph_);
@@ -186,7 +202,7 @@ Interpreter::Interpreter(std::shared_ptr<const Graph> graph, const BodyCode& cod
                       {},
                       {}});
   for (ValueId v = 0; v < last.size(); ++v)
-    if (last[v] != no_value) steps_[last[v]].last_uses.push_back(v);
+    (last[v] != no_value ? steps_[last[v]].last_uses : held_to_the_end_).push_back(v);
   for (uint32_t s = 0; s < graph_->symbols.size(); ++s) {
     const GraphValue& value = graph_->value(graph_->symbols[s].value);
     if (value.source == ValueSource::node) steps_[value.source_index].binds.push_back(s);
@@ -260,11 +276,9 @@ void Interpreter::run_step(const Step& step, Frame& frame) const {
   for (ValueId v : step.last_uses) frame.tensors[v] = Tensor();
 }
 
-void Interpreter::run(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
-                      std::span<Tensor> outputs, bool steal, const Symbols* outer) const {
-  Frame frame(*graph_, outer);
-  ensure(inputs.size() == graph_->inputs().size() && outputs.size() == graph_->outputs().size(),
-         "interpreter: wrong number of inputs or outputs");
+// The inputs, the constants and the symbols that the caller or the inputs show.
+void Interpreter::fill(Frame& frame, std::span<detail::TensorHead*> inputs,
+                       std::span<const int64_t> syms, bool steal) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i]) continue;
     if (!steal) inputs[i]->references.fetch_add(1, std::memory_order_relaxed);
@@ -272,6 +286,7 @@ void Interpreter::run(std::span<detail::TensorHead*> inputs, std::span<const int
     if (steal) inputs[i] = nullptr;
   }
   for (ValueId c : graph_->constants()) frame.tensors[c] = graph_->constant(c);
+  frame.bound.assign(graph_->symbols.size(), false);
   for (uint32_t s = 0; s < graph_->symbols.size(); ++s) {
     const SymbolBinding& b = graph_->symbols[s];
     if (graph_->value(b.value).source == ValueSource::node) continue;
@@ -285,13 +300,25 @@ void Interpreter::run(std::span<detail::TensorHead*> inputs, std::span<const int
   for (ValueId v : graph_->inputs())
     if (graph_->value(v).kind != ValueKind::tensor)
       frame.numbers[v] = frame.evaluate(graph_->value(v).scalar);
-  for (const Step& step : steps_) run_step(step, frame);
+}
+
+void Interpreter::run(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+                      std::span<Tensor> outputs, bool steal, const Symbols* outer) const {
+  ensure(inputs.size() == graph_->inputs().size() && outputs.size() == graph_->outputs().size(),
+         "interpreter: wrong number of inputs or outputs");
+  std::unique_ptr<Frame> frame = idle_->take();
+  if (!frame) frame = std::make_unique<Frame>(*graph_);
+  frame->outer = outer;
+  fill(*frame, inputs, syms, steal);
+  for (const Step& step : steps_) run_step(step, *frame);
   for (size_t i = 0; i < outputs.size(); ++i) {
     ValueId id = graph_->outputs()[i];
     if (id == no_value) continue;
-    outputs[i] = graph_->value(id).kind == ValueKind::tensor ? frame.tensors[id]
-                                                             : number_tensor(frame.numbers[id]);
+    outputs[i] = graph_->value(id).kind == ValueKind::tensor ? frame->tensors[id]
+                                                             : number_tensor(frame->numbers[id]);
   }
+  for (ValueId v : held_to_the_end_) frame->tensors[v] = Tensor();
+  idle_->put(std::move(frame));  // one that failed is not used again
 }
 
 }  // namespace tenon

@@ -54,7 +54,10 @@ class Interpreter {
     std::vector<uint32_t> binds;     ///< symbols that its results bind
   };
   struct Frame;
+  class IdleFrame;
   class Bodies;
+  void fill(Frame& frame, std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+            bool steal) const;
   void run_step(const Step& step, Frame& frame) const;
   void call(const Step& step, const Value* args, uint32_t n_args, std::span<Value> results,
             Frame& frame) const;
@@ -62,6 +65,8 @@ class Interpreter {
   std::shared_ptr<const Graph> graph_;
   std::unique_ptr<const Bodies> bodies_;  // null where the graph has none
   std::vector<Step> steps_;
+  std::vector<ValueId> held_to_the_end_;
+  std::unique_ptr<IdleFrame> idle_;
   NodeObserver observer_;
 };
 

@@ -9,6 +9,8 @@
 #include "graph/interpret.h"
 #include "ops/op_table.h"
 
+#include <tenon/detail/leaves.h>
+
 #include <deque>
 
 namespace tenon {
@@ -54,14 +56,15 @@ struct HostArtifact {
 tn_status* call_host_artifact(tn_artifact* a, tn_call* call) {
   return guarded([&] {
     for (uint32_t i = 0; i < call->n_inputs; ++i) check_alive(call->inputs[i]);
-    std::vector<Tensor> outputs(call->n_outputs);
+    detail::ResultTensors outputs;
+    outputs.grow_to(call->n_outputs);
     auto** heads = reinterpret_cast<detail::TensorHead**>(call->inputs);
     bool steal = (call->flags & TN_CALL_STEAL_INPUTS) != 0;
     if (steal && is_counting_held())
       note_held(Held::tensor, -std::count_if(heads, heads + call->n_inputs,
                                              [](const auto* head) { return head != nullptr; }));
-    static_cast<HostArtifact*>(a->self)->artifact->call({heads, call->n_inputs},
-                                                        {call->syms, call->n_syms}, outputs, steal);
+    static_cast<HostArtifact*>(a->self)->artifact->call(
+        {heads, call->n_inputs}, {call->syms, call->n_syms}, outputs.span(), steal);
     for (uint32_t i = 0; i < call->n_outputs; ++i) call->outputs[i] = give(std::move(outputs[i]));
   });
 }
