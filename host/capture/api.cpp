@@ -107,7 +107,8 @@ int64_t item_int(const Tensor& t, std::source_location where) {
   return read_one<int64_t>(t, "item()", where);
 }
 double item_double(const Tensor& t, std::source_location where) {
-  return read_one<double>(t, "item()", where);
+  // Optimizers read their numbers where the program has no line that could be told.
+  return read_one<double>(t, where.line() ? "item()" : "reading a number of an optimizer", where);
 }
 bool item_bool(const Tensor& t, std::source_location where) {
   return read_one<bool>(t, where.line() ? "item()" : "if (tensor)", where);

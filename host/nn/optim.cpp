@@ -59,7 +59,6 @@ Hyper& Hyper::operator=(double value) {
   return *this;
 }
 
-// The program has no line here that it could be told.
 Hyper::operator double() const { return value_.item<double>(std::source_location()); }
 
 LearningRate& LearningRate::operator=(double value) {
