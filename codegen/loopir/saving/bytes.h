@@ -8,6 +8,7 @@
 
 #include "loopir/fields.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -175,9 +176,12 @@ class Reader {
     get(id);
     if (id >= n_buffers_) fail("an unknown buffer");
   }
+  /// Buffers name others before all of them are read.
   void maybe_buffer(Id& id) {
     get(id);
-    if (id != none && id >= n_buffers_) fail("an unknown buffer");
+    if (id == none) return;
+    if (are_known_ && id >= n_buffers_) fail("an unknown buffer");
+    n_named_ = std::max<size_t>(n_named_, size_t{id} + 1);
   }
   void buffers(Ids& ids) {
     for (size_t n = count(); n > 0; --n) buffer(ids.emplace_back());
@@ -185,7 +189,11 @@ class Reader {
   void maybe_buffers(Ids& ids) {
     for (size_t n = count(); n > 0; --n) maybe_buffer(ids.emplace_back());
   }
-  void buffers_known(size_t n) { n_buffers_ = n; }
+  void buffers_known(size_t n) {
+    n_buffers_ = n;
+    are_known_ = true;
+    if (n_named_ > n) fail("an unknown buffer");
+  }
   void expressions(Expressions& x);
 
   [[noreturn]] static void fail(const char* what);
@@ -222,7 +230,8 @@ class Reader {
 
   std::string_view rest_;
   std::vector<IndexNode> nodes_;
-  size_t n_indices_ = 0, n_buffers_ = 0;
+  size_t n_indices_ = 0, n_buffers_ = 0, n_named_ = 0;
+  bool are_known_ = false;
 };
 
 }  // namespace loopir

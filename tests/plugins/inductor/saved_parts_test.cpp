@@ -63,6 +63,21 @@ TEST_F(InductorSavedParts, PiecesAreCodeAgain) {
   }
 }
 
+// The host makes these views, whose memory is that of a buffer that code wrote.
+TEST_F(InductorSavedParts, ViewsOfComplexNumbersAreReadAgain) {
+  auto graph = graph_of(R"(
+  input %x: f32[6, 2]
+  %s: f32[6, 2] = aten.sin.default(%x)
+  %c: c64[6] = aten.view_as_complex.default(%s)
+  %r: f32[6, 2] = aten.view_as_real.default(%c)
+  %y: f32[6, 2] = aten.exp.default(%r)
+  %z: f32[6, 2] = aten.cos.default(%y)
+  output %y, %z
+)");
+  auto again = File(*compiled("inductor", graph)).load(1);
+  EXPECT_LE(difference(graph, *again, {randn({6, 2})}, {}), 1e-5);
+}
+
 TEST_F(InductorSavedParts, RealNumbersAreComputedAgain) {
   auto graph = graph_of(R"(
   symbol s0 in [1, 100] hint 4 from size(%x, 0)
