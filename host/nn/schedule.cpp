@@ -17,17 +17,13 @@ double annealed(double from, double to, int64_t step, int64_t length) {
 }  // namespace
 
 Scheduler::Scheduler(Optimizer& optimizer) : optimizer_(optimizer) {
-  for (const Group& g : optimizer.groups()) {
-    base_lr_.push_back(g.lr);
-    base_momentum_.push_back(g.momentum);
-  }
+  for (const Group& g : optimizer.groups()) base_lr_.push_back(g.lr);
 }
 
 void Scheduler::apply() {
   for (size_t g = 0; g < base_lr_.size(); ++g) {
     optimizer_.groups()[g].lr = lr_at(epoch_, base_lr_[g]);
-    double momentum = momentum_at(epoch_, base_momentum_[g]);
-    if (momentum != base_momentum_[g]) optimizer_.groups()[g].momentum = momentum;
+    if (auto momentum = momentum_at(epoch_)) optimizer_.groups()[g].momentum = *momentum;
   }
 }
 
@@ -89,6 +85,7 @@ PolynomialLR::PolynomialLR(Optimizer& optimizer, int64_t total_iters, double pow
     : LambdaLR(optimizer, [=](int64_t epoch) {
         require(total_iters > 0, "PolynomialLR: expected total_iters of 1 or more, found {}",
                 total_iters);
+        require(power >= 0, "PolynomialLR: expected a power of 0 or more, found {}", power);
         double done = static_cast<double>(std::min(epoch, total_iters));
         return std::pow(1 - done / static_cast<double>(total_iters), power);
       }) {}
@@ -131,7 +128,6 @@ SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<const Scheduler*> s
     require(s != nullptr && &s->optimizer_ == &optimizer,
             "SequentialLR: expected schedules of the same optimizer");
   base_lr_ = schedules_[0]->base_lr_;
-  base_momentum_ = schedules_[0]->base_momentum_;
   begin();
 }
 
@@ -146,9 +142,9 @@ double SequentialLR::lr_at(int64_t epoch, double base) const {
   return schedule->lr_at(own, base);
 }
 
-double SequentialLR::momentum_at(int64_t epoch, double base) const {
+std::optional<double> SequentialLR::momentum_at(int64_t epoch) const {
   auto [schedule, own] = turn_at(epoch);
-  return schedule->momentum_at(own, base);
+  return schedule->momentum_at(own);
 }
 
 OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleOptions& options)
@@ -157,6 +153,9 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleOptions& options)
           options.total_steps);
   require(options.pct_start >= 0 && options.pct_start <= 1,
           "OneCycleLR: expected pct_start in [0, 1], found {}", options.pct_start);
+  require(options.div_factor > 0 && options.final_div_factor > 0,
+          "OneCycleLR: expected div_factor and final_div_factor above 0, found {} and {}",
+          options.div_factor, options.final_div_factor);
   for (const Group& g : optimizer.groups())
     require(!options.cycle_momentum || static_cast<double>(g.momentum) != 0,
             "OneCycleLR: cycle_momentum needs an optimizer with momentum; give it one, or say "
@@ -164,14 +163,15 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleOptions& options)
   begin();
 }
 
-// The phases end at steps that need not be whole; the last one at the last step.
+// The phases end at steps that need not be whole; the last one at the last step. One that ends where
+// it begins is over.
 double OneCycleLR::between(int64_t epoch, double first, double peak, double last) const {
   require(epoch < options_.total_steps, "OneCycleLR: step {} of {}: the cycle is over", epoch,
           options_.total_steps);
   double at = static_cast<double>(epoch), total = static_cast<double>(options_.total_steps);
   double top = options_.pct_start * total - 1, bottom = 2 * options_.pct_start * total - 2;
   auto anneal = [&](double from, double to, double begin, double end) {
-    double part = (at - begin) / (end - begin);
+    double part = end == begin ? 1 : (at - begin) / (end - begin);
     return options_.linear ? from + (to - from) * part
                            : to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * part));
   };
@@ -186,8 +186,8 @@ double OneCycleLR::lr_at(int64_t epoch, double) const {
   return between(epoch, first, options_.max_lr, first / options_.final_div_factor);
 }
 
-double OneCycleLR::momentum_at(int64_t epoch, double base) const {
-  if (!options_.cycle_momentum) return base;
+std::optional<double> OneCycleLR::momentum_at(int64_t epoch) const {
+  if (!options_.cycle_momentum) return {};
   return between(epoch, options_.max_momentum, options_.base_momentum, options_.max_momentum);
 }
 

@@ -21,6 +21,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -242,14 +243,14 @@ class TENON_API Scheduler {
   /// Sets the rates of step 0; called by the constructors of the schedules.
   void begin() { apply(); }
   virtual double lr_at(int64_t epoch, double base) const = 0;
-  /// The momentum of that step; the one given leaves it.
-  virtual double momentum_at(int64_t, double base) const { return base; }
+  /// The momentum of that step; none leaves it as it is.
+  virtual std::optional<double> momentum_at(int64_t) const { return {}; }
 
  private:
   friend class SequentialLR;
   void apply();
   Optimizer& optimizer_;
-  std::vector<double> base_lr_, base_momentum_;
+  std::vector<double> base_lr_;
   int64_t epoch_ = 0;
 };
 
@@ -332,7 +333,7 @@ class TENON_API SequentialLR : public Scheduler {
 
  private:
   double lr_at(int64_t epoch, double base) const override;
-  double momentum_at(int64_t epoch, double base) const override;
+  std::optional<double> momentum_at(int64_t epoch) const override;
   /// Whose turn it is, and its own count.
   std::pair<const Scheduler*, int64_t> turn_at(int64_t epoch) const;
   std::vector<const Scheduler*> schedules_;
@@ -357,7 +358,7 @@ class TENON_API OneCycleLR : public Scheduler {
 
  private:
   double lr_at(int64_t epoch, double base) const override;
-  double momentum_at(int64_t epoch, double base) const override;
+  std::optional<double> momentum_at(int64_t epoch) const override;
   /// Where the step lies between three values.
   double between(int64_t epoch, double first, double peak, double last) const;
   OneCycleOptions options_;

@@ -105,6 +105,42 @@ TEST(OneCycle, MovesRateAndMomentumAgainstEachOther) {
   expect_recorded("one_cycle_three/momentum", three.momentum);
 }
 
+struct Momentum {
+  double of_optimizer, pct_start;
+};
+
+// The optimizer's own momentum and rate play no part.
+Rates one_cycle_of_ten(Momentum given, bool three_phase = false) {
+  SGD sgd({ones({1}).requires_grad_()}, {.lr = 0.5, .momentum = given.of_optimizer});
+  OneCycleLR schedule(sgd, {.max_lr = 1,
+                            .total_steps = 10,
+                            .pct_start = given.pct_start,
+                            .linear = true,
+                            .three_phase = three_phase});
+  Rates out;
+  for (int i = 0; i < 10; ++i) {
+    if (i > 0) schedule.step();
+    out.lr.push_back(sgd.lr);
+    out.momentum.push_back(sgd.groups()[0].momentum);
+  }
+  return out;
+}
+
+TEST(OneCycle, SetsAMomentumThatEqualsTheOptimizers) {
+  Rates other = one_cycle_of_ten({.of_optimizer = 0.9, .pct_start = 0.3});
+  for (double equal : {0.85, 0.95})
+    EXPECT_EQ(one_cycle_of_ten({equal, 0.3}).momentum, other.momentum) << equal;
+}
+
+TEST(OneCycle, BeginsAtThePeakWhereTheRiseHasNoLength) {
+  for (bool three_phase : {false, true}) {
+    Rates found = one_cycle_of_ten({.of_optimizer = 0.9, .pct_start = 0.1}, three_phase);
+    EXPECT_DOUBLE_EQ(found.lr[0], 1);
+    EXPECT_DOUBLE_EQ(found.momentum[0], 0.85);
+    for (double rate : found.lr) EXPECT_TRUE(std::isfinite(rate));
+  }
+}
+
 TEST(Plateaus, LowerTheRateWhenNothingGetsBetter) {
   expect_recorded("plateau", plateau({.factor = 0.5, .patience = 2, .min_lr = 0.1}).lr);
   expect_recorded("plateau_max", plateau({.maximize = true,
@@ -130,6 +166,10 @@ TEST(ScheduleMessages, SayWhatIsWrong) {
   SGD sgd({ones({1}).requires_grad_()}, {.lr = 0.5});
   EXPECT_EQ(message_of([&] { StepLR(sgd, 0); }),
             "StepLR: expected step_size of 1 or more, found 0");
+  EXPECT_EQ(message_of([&] { PolynomialLR(sgd, 5, -1); }),
+            "PolynomialLR: expected a power of 0 or more, found -1");
+  EXPECT_EQ(message_of([&] { OneCycleLR(sgd, {.total_steps = 5, .div_factor = 0}); }),
+            "OneCycleLR: expected div_factor and final_div_factor above 0, found 0 and 10000");
   EXPECT_EQ(message_of([&] { OneCycleLR(sgd, {.total_steps = 5}); }),
             "OneCycleLR: cycle_momentum needs an optimizer with momentum; give it one, or say "
             "cycle_momentum = false");
