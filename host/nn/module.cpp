@@ -229,6 +229,8 @@ StateDifference Module::load_state_dict(const StateDict& state, bool strict) {
     auto at = state.find(name);
     if (at == state.end())
       difference.missing.push_back(name);
+    else if (!at->second.defined())
+      shapes += message("\n  {}: expected {}, found an undefined tensor", name, t);
     else if (symbolic_text(at->second.sizes()) != symbolic_text(t.sizes()))
       shapes += message("\n  {}: expected {}, found {}", name, t, at->second);
   }

@@ -294,6 +294,8 @@ void LBFGS::load_state_dict(const StateDict& state) {
     auto at = state.find(name);
     require(at != state.end(), "LBFGS: the state has no {}; is it that of another optimizer?",
             name);
+    require(at->second.defined(), "LBFGS: {}: expected {} numbers, found an undefined tensor", name,
+            size);
     require(at->second.numel() == size,
             "LBFGS: {}: expected {} numbers, found {}; is it that of another model?", name, size,
             at->second);
@@ -301,7 +303,7 @@ void LBFGS::load_state_dict(const StateDict& state) {
   };
   double lr = number_of(part("group.0.lr", 1));
   auto kept = state.find("lbfgs.numbers");
-  require(kept != state.end() && kept->second.numel() >= 4,
+  require(kept != state.end() && kept->second.defined() && kept->second.numel() >= 4,
           "LBFGS: the state has no lbfgs.numbers of 4 or more; is it that of another optimizer?");
   std::vector<double> numbers = kept->second.to(Dtype::f64).to_vector<double>();
   std::vector<Pair> history;

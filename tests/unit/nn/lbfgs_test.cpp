@@ -156,6 +156,13 @@ TEST(LbfgsErrors, NameWhatIsWrong) {
             "LBFGS: expected max_iter and history_size of 1 or more, found 0 and 100");
   EXPECT_EQ(message_of([&] { problem.optimizer.load_state_dict({}); }),
             "LBFGS: the state has no group.0.lr; is it that of another optimizer?");
+  StateDict state = problem.optimizer.state_dict();
+  state["lbfgs.numbers"] = Tensor();
+  EXPECT_EQ(message_of([&] { problem.optimizer.load_state_dict(state); }),
+            "LBFGS: the state has no lbfgs.numbers of 4 or more; is it that of another optimizer?");
+  state["group.0.lr"] = Tensor();
+  EXPECT_EQ(message_of([&] { problem.optimizer.load_state_dict(state); }),
+            "LBFGS: group.0.lr: expected 1 numbers, found an undefined tensor");
 }
 
 }  // namespace

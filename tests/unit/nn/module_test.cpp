@@ -150,6 +150,16 @@ TEST(States, ThatDifferAreRefusedWithAllNames) {
   EXPECT_THAT(left.unexpected, ElementsAre("1.weight"));
 }
 
+TEST(States, WithUndefinedTensorsAreRefusedByName) {
+  nn::Linear net(2, 3);
+  StateDict state = net.state_dict();
+  state["weight"] = Tensor();
+  for (bool strict : {true, false})
+    EXPECT_EQ(message_of([&] { net.load_state_dict(state, strict); }),
+              "load_state_dict: the state is not that of this Linear:\n"
+              "  weight: expected f32[3, 2], found an undefined tensor");
+}
+
 nn::Sequential recorded_net() {
   return nn::Sequential{nn::Conv2d(1, 2, 3), nn::BatchNorm2d(2), nn::Flatten(), nn::Linear(8, 3)};
 }

@@ -180,6 +180,10 @@ TEST(OptimizerState, OfAnotherOptimizerIsRefused) {
             "optimizer: the state has no state.0.exp_avg; is it that of another optimizer?");
   EXPECT_EQ(message_of([&] { sgd.load_state_dict(adam.state_dict()); }),
             "optimizer: the state has state.0.exp_avg, which this optimizer has not");
+  StateDict state = sgd.state_dict();
+  state["group.0.lr"] = Tensor();
+  EXPECT_EQ(message_of([&] { sgd.load_state_dict(state); }),
+            "optimizer: group.0.lr: expected f64[], found an undefined tensor");
 }
 
 TEST(LearningRates, AreReadAndWrittenLikeNumbers) {
