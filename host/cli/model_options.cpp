@@ -107,7 +107,18 @@ InputSpec parse_spec(const std::string& whole, const std::string& text) {
   return spec;
 }
 
+/// Sizes that a user wrote and that no memory holds are a wrong argument, not a model that is not
+/// supported.
+void check_memory(const std::string& whole, const InputSpec& spec) {
+  try {
+    empty(SymIntList(spec.sizes), spec.dtype);
+  } catch (const Error&) {
+    fail("--input {}: there is no memory for a tensor of these sizes; use smaller ones", whole);
+  }
+}
+
 Tensor make_input(const std::string& whole, const InputSpec& spec, uint64_t seed) {
+  check_memory(whole, spec);
   if (spec.fill == "rand") return random_tensor(IntList(spec.sizes), spec.dtype, seed);
   double value = spec.fill == "ones" ? 1 : 0;
   if (spec.fill != "ones" && spec.fill != "zeros") {

@@ -37,8 +37,10 @@ Bytes aligned(Bytes bytes, std::string_view subject) {
   return {ByteSpan(copy.get(), bytes.span.size()), copy};
 }
 
+// Without O_NONBLOCK a pipe that nobody writes to is waited for before it can be refused.
 OpenedFile::OpenedFile(std::string path)
-    : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+    : path_(std::move(path)),
+      descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
   require(descriptor_ >= 0, ErrorCode::bad_file, "{}: cannot open the file: {}", path_,
           system_error());
 }
@@ -58,7 +60,7 @@ Bytes map_file(const OpenedFile& file) {
   require(::fstat(file.descriptor(), &status) == 0, ErrorCode::bad_file,
           "{}: cannot read the file: {}", path, system_error());
   require(S_ISREG(status.st_mode), ErrorCode::bad_file,
-          "{}: expected a regular file, found a folder or device", path);
+          "{}: expected a regular file, found a folder, pipe or device", path);
   auto size = static_cast<size_t>(status.st_size);
   if (size == 0) return {};
   // Writable and private: who writes to a weight gets a copy of its page, the file stays as it is.
