@@ -170,8 +170,17 @@ void record_refusal(const CallArgs& call) {
   attach(call, node);
 }
 
+// The meta function has the checks of a kernel that it makes the results for.
+void check_as_kernel(const CallArgs& call) {
+  const OpDef& def = *call.op->def;
+  if (!def.eager.fills) return;
+  Metas metas;
+  def.meta.metas(call, metas);
+}
+
 void call_parts(const CallArgs& call) {
   if (is_complex_form(call)) return run_complex(call);
+  check_as_kernel(call);
   call.op->def->decomp.call(call);
 }
 

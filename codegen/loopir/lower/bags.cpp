@@ -24,15 +24,17 @@ struct Bags {
     return x.apply(TN_F_SELECT, TN_I64, is_inside, offset(to, next, is_inside),
                    x.index_value(n_indices));
   }
-  /// How many there are; an error where the offsets decrease or lie outside, also if no element
-  /// depends on its place.
+  /// How many there are; an error where the offsets decrease, do not begin at 0 or lie outside, also
+  /// if no element depends on its place.
   Id count(Lowering& to, Id bag) const {
     Expressions& x = to.x;
     Id first = start(to, bag), last = end(to, bag);
-    Id too_many = x.add(n_indices, x.constant(1));
-    Id is_within =
-        x.apply(TN_F_BAND, TN_BOOL, x.apply(TN_F_GE, TN_BOOL, first, x.number(int64_t{0}, TN_I64)),
-                x.apply(TN_F_LE, TN_BOOL, last, x.index_value(n_indices)));
+    Id too_many = x.add(n_indices, x.constant(1)), zero = x.number(int64_t{0}, TN_I64);
+    Id begins =
+        x.apply(TN_F_SELECT, TN_BOOL, x.apply(TN_F_EQ, TN_BOOL, x.index_value(bag), zero),
+                x.apply(TN_F_EQ, TN_BOOL, first, zero), x.apply(TN_F_GE, TN_BOOL, first, zero));
+    Id is_within = x.apply(TN_F_BAND, TN_BOOL, begins,
+                           x.apply(TN_F_LE, TN_BOOL, last, x.index_value(n_indices)));
     is_within = x.apply(TN_F_BAND, TN_BOOL, is_within, x.apply(TN_F_GE, TN_BOOL, last, first));
     Id n = x.apply(TN_F_SELECT, TN_I64, is_within, x.apply(TN_F_SUB, TN_I64, last, first),
                    x.index_value(too_many));

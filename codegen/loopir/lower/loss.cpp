@@ -1,5 +1,5 @@
 // Losses over classes: the value at the target's position, folded over the batch.
-#include "loopir/lowering.h"
+#include "loopir/lower/index_tensors.h"
 
 namespace loopir {
 
@@ -26,7 +26,7 @@ struct Targets {
     Expressions& x = to.x;
     Id safe =
         x.apply(TN_F_SELECT, TN_I64, is_counted(batch), label(batch), x.number(int64_t{0}, TN_I64));
-    return x.of_value(x.value({value_checked, TN_I64, safe, n_classes, none}));
+    return strictly_checked(to, safe, n_classes);
   }
   Id weight_of(std::span<const Id> batch) const {
     Id w =

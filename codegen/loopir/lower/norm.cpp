@@ -291,6 +291,7 @@ void give_running(Lowering& to, const node& n, uint32_t r, const Tensor& running
   }));
 }
 
+// A batch without elements leaves the running statistics as they are: that is left to the host.
 bool batch_norm_training(Lowering& to, const node& n, double momentum, double eps,
                          bool has_running) {
   Tensor t = to.tensor_arg(n.args[0]);
@@ -301,6 +302,7 @@ bool batch_norm_training(Lowering& to, const node& n, double momentum, double ep
   std::vector<int64_t> which{0};
   for (size_t d = 2; d < t.ndim(); ++d) which.push_back(static_cast<int64_t>(d));
   Dimensions dims(t.ndim(), which);
+  if (x.range(x.product_of(dims.folded_sizes(t))).lower <= 0) return false;
   t = to.cheap(t, name.c_str());
   Moments m = moments(to, t, dims, name);
   BatchNorm norm{to, n, t, optional_arg(to, n.args[1]), optional_arg(to, n.args[2]), eps, dtype};

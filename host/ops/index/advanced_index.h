@@ -64,6 +64,8 @@ void for_each_indexed_run(const char* op, const IndexPlan& plan, IntList operand
 
 /// Index tensors as i64, row-major; refuses other dtypes.
 Tensor index_of(const char* op, const Tensor& index);
+/// The same class numbers by a read of 0, 1, ..., which refuses negative ones and those too large.
+Tensor classes_within(const Tensor& target, SymInt n_classes);
 /// An index within [0, size), counted from the end where negative.
 inline int64_t checked_index(const char* op, int64_t index, int64_t size) {
   require(index >= -size && index < size, "{}: index {} is out of range for a dimension of size {}",

@@ -8,6 +8,7 @@
 #include "core/sym/sym_int.h"
 
 #include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
 #include <tenon/ops/index.h>
 #include <tenon/ops/pointwise.h>
 #include <tenon/ops/view.h>
@@ -17,6 +18,11 @@ namespace tenon::ops {
 Tensor index_of(const char* op, const Tensor& index) {
   require_index_dtype(op, index);
   return converted(index, Dtype::i64);
+}
+
+Tensor classes_within(const Tensor& target, SymInt n_classes) {
+  Tensor all = arange(Number(n_classes), Dtype::i64, std::nullopt, target.device());
+  return reshape(index_select(all, 0, reshape(target, {-1})), target.sizes());
 }
 
 namespace {
@@ -37,8 +43,22 @@ void check_masks(const char* op, const Tensor& self, TensorList indices) {
   require(n <= self.dim(), "{}: {} indices for a tensor of shape {}", op, n, self.sizes());
 }
 
-std::vector<Tensor> expanded_masks(const char* op, const Tensor& self, TensorList indices) {
-  check_masks(op, self, indices);
+// A mask without dimensions chooses along a dimension of size 1 that `self` gets for it: all of
+// `self` once, or nothing.
+Tensor with_dims_for_masks(Tensor self, std::vector<Tensor>& indices) {
+  int64_t n = 0;
+  for (Tensor& t : indices) {
+    bool masks = t.defined() && is_mask(t);
+    if (masks && t.dim() == 0) {
+      self = unsqueeze(self, n);
+      t = unsqueeze(t, 0);
+    }
+    n += masks ? t.dim() : 1;
+  }
+  return self;
+}
+
+std::vector<Tensor> expanded_masks(const std::vector<Tensor>& indices) {
   std::vector<Tensor> out;
   for (const Tensor& t : indices) {
     if (!t.defined() || !is_mask(t)) {
@@ -75,9 +95,11 @@ Tensor with_dims_first(const Tensor& self, std::vector<Tensor>& indices) {
 }  // namespace
 
 IndexPlan plan_index(const char* op, const Tensor& self, TensorList given) {
-  std::vector<Tensor> indices = expanded_masks(op, self, given);
-  IndexPlan plan{self, {}, 0, {}, {}};
-  if (!are_neighbours(indices)) plan.self = with_dims_first(self, indices);
+  check_masks(op, self, given);
+  std::vector<Tensor> indices(given.begin(), given.end());
+  IndexPlan plan{with_dims_for_masks(self, indices), {}, 0, {}, {}};
+  indices = expanded_masks(indices);
+  if (!are_neighbours(indices)) plan.self = with_dims_first(plan.self, indices);
   while (plan.first < indices.size() && !indices[plan.first].defined()) ++plan.first;
   for (size_t i = plan.first; i < indices.size() && indices[i].defined(); ++i)
     plan.indices.push_back(indices[i]);
@@ -229,6 +251,10 @@ TensorMeta index_select_meta(const Tensor& self, int64_t dim, const Tensor& inde
   require(index.dim() <= 1, "index_select: the index must be a vector, found shape {}",
           index.sizes());
   require_index_dtype("index_select", index);
+  require(self.dim() > 0 || sizes_match(index.numel(), 1),
+          "index_select: the index of a tensor without dimensions must have one element, found "
+          "shape {}",
+          index.sizes());
   Dims sizes = dims_of(self.sizes());
   auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
   if (self.dim()) sizes[at] = index.numel();

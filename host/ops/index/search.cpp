@@ -138,22 +138,47 @@ Tensor bincount_kernel(const Tensor& self, const Tensor& weights, SymInt minleng
   return converted(sums, weights.dtype() == Dtype::f32 ? Dtype::f32 : Dtype::f64);
 }
 
-TensorMeta one_hot_meta(const Tensor& self, int64_t num_classes) {
+void check_one_hot(const Tensor& self, int64_t num_classes) {
   require_index_dtype("one_hot", self);
   require(num_classes >= -1,
           "one_hot: num_classes must not be negative, found {}; leave it out for one class more "
           "than the greatest value",
           num_classes);
+}
+
+TensorMeta one_hot_meta(const Tensor& self, int64_t num_classes) {
+  check_one_hot(self, num_classes);
   Dims sizes = dims_of(self.sizes());
   sizes.push_back(num_classes >= 0 ? SymInt(num_classes) : unknown_count("one_hot"));
   return contiguous_meta(list_of(sizes), Dtype::i64, self.device());
 }
 
+Tensor one_hot_kernel(const Tensor& self, int64_t num_classes) {
+  check_one_hot(self, num_classes);
+  Tensor classes = index_of("one_hot", self);
+  const int64_t* at = data_of<int64_t>(classes);
+  int64_t n = numel_of(classes), count = num_classes;
+  require(count >= 0 || n > 0, "one_hot: no values to count classes by; pass num_classes");
+  for (int64_t i = 0; i < n; ++i)
+    require(at[i] >= 0, "one_hot: class values must not be negative, found {}", at[i]);
+  if (count < 0) count = *std::max_element(at, at + n) + 1;
+  IntList rows = sizes_of(self);
+  std::vector<int64_t> sizes(rows.begin(), rows.end());
+  sizes.push_back(count);
+  Tensor out = make_tensor(IntList(sizes), Dtype::i64);
+  fill_elements(out, 0);
+  for (int64_t i = 0; i < n; ++i) {
+    require(at[i] < count, "one_hot: class {} is out of bounds for {} classes", at[i], count);
+    data_of<int64_t>(out)[i * count + at[i]] = 1;
+  }
+  return out;
+}
+
 Tensor one_hot_rows(const Tensor& self, int64_t num_classes) {
-  Tensor classes = unsqueeze(self, -1);
   SymInt count = num_classes >= 0 ? SymInt(num_classes) : item(amax(self)).sym_int() + 1;
   Dims sizes = dims_of(self.sizes());
   sizes.push_back(count);
+  Tensor classes = unsqueeze(classes_within(self, count), -1);
   return scatter(zeros(list_of(sizes), Dtype::i64, std::nullopt, self.device()), -1, classes, 1);
 }
 
@@ -340,6 +365,7 @@ static constexpr OpDef index_search_rows[] = {
     {.schema = "one_hot(Tensor self, int num_classes=-1) -> Tensor",
      .tags = OpTags::data_dependent,
      .meta = fn<one_hot_meta>,
+     .eager = fn<one_hot_kernel>,
      .decomp = fn<one_hot_rows>,
      .sized_by = "num_classes",
      .vjp = nondiff},

@@ -238,7 +238,8 @@ void order_first(const Line<E>& line, int64_t k) {
 void topk_kernel(Tensor& values, Tensor& indices, const Tensor& self, SymInt k, int64_t dim,
                  bool largest, bool) {
   if (numel_of(values) == 0) return;
-  int64_t n = k.guard_int();
+  // Of a tensor without dimensions also k = 0 gives the element.
+  int64_t n = self.dim() > 0 ? k.guard_int() : 1;
   for_each_line_of("topk", self, dim, values, indices, largest, [n](const auto& line) {
     order_first(line, n);
     return n;

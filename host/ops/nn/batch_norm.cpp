@@ -100,6 +100,7 @@ ChannelMoments moments_of(const Tensor& x, ChannelShape s, Dtype dtype) {
   ChannelMoments m{make_tensor(IntList{s.channels}, dtype), make_tensor(IntList{s.channels}, dtype),
                    s.batch * s.inner};
   using C = Compute<T>;
+  for (const Tensor& t : {m.mean, m.variance_sum}) fill_elements(t, 0);  // those of no elements
   if (m.count > 0)
     kernels::channel_moments<T>(data_of<T>(x), data_of<C>(m.mean), data_of<C>(m.variance_sum),
                                 s.batch, s.channels, s.inner);
@@ -118,6 +119,7 @@ void mix_into(const Tensor& running, const C* values, double factor, double mome
 
 template <class C>
 void update_running(const Affine& a, const ChannelMoments& m, double momentum) {
+  if (m.count == 0) return;  // nothing to mix in
   if (a.running_mean.defined()) mix_into(a.running_mean, data_of<C>(m.mean), 1, momentum);
   if (a.running_var.defined())
     mix_into(a.running_var, data_of<C>(m.variance_sum), 1.0 / static_cast<double>(m.count - 1),
@@ -155,7 +157,7 @@ void batch_norm_typed(const Outputs& out, const Tensor& x, const Tensor& y, Chan
   Tensor mean = training ? m.mean : converted(a.running_mean, dtype);
   Tensor variance = training ? m.variance_sum : converted(a.running_var, dtype);
   Tensor rstd = make_tensor(IntList{s.channels}, dtype);
-  C divisor = training ? static_cast<C>(m.count) : C(1);
+  C divisor = training ? static_cast<C>(std::max<int64_t>(m.count, 1)) : C(1);
   for (int64_t c = 0; c < s.channels; ++c)
     data_of<C>(rstd)[c] = 1 / std::sqrt(data_of<C>(variance)[c] / divisor + static_cast<C>(eps));
   if (training) {
@@ -289,20 +291,24 @@ Tensor mixed(const Tensor& running, const Tensor& value, double momentum) {
   return to(add(mul(value, momentum), mul(running, 1 - momentum)), running.dtype());
 }
 
+// The moments of no elements are those of one 0, and the running statistics stay.
 Parts training_parts(const Tensor& input, const Affine& a, double momentum, double eps) {
   Dtype dtype = input.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32,
         kept = statistics_dtype(input, a);
   std::vector<int64_t> dims = {0};
   for (int64_t d = 2; d < input.dim(); ++d) dims.push_back(d);
   Tensor x = to(input, dtype);
-  auto [variance, mean] = var_mean(x, dims, Number(0), true);
+  SymInt n = elements_of_channel(input);
+  bool is_empty = guard_or_false(n == 0);
+  if (is_empty) momentum = 0;
+  Tensor counted = is_empty ? along_channels(new_zeros(x, {x.size(1)}), x.dim()) : x;
+  auto [variance, mean] = var_mean(counted, dims, Number(0), true);
   Tensor rstd = rsqrt(add(variance, eps));
   Parts parts{normalized(input, x, mean, rstd, a), to(reshape(mean, {input.size(1)}), kept),
               to(reshape(rstd, {input.size(1)}), kept)};
   if (a.running_mean.defined())
     parts.running_mean = mixed(a.running_mean, reshape(mean, {input.size(1)}), momentum);
   if (!a.running_var.defined()) return parts;
-  SymInt n = elements_of_channel(input);
   Tensor unbiased = mul(reshape(variance, {input.size(1)}), Number(sym_truediv(n, n - 1)));
   parts.running_var = mixed(a.running_var, unbiased, momentum);
   return parts;

@@ -1,5 +1,6 @@
 // Derivatives of losses, and the margin losses of classes with theirs.
 #include "core/sym/sym_int.h"
+#include "ops/index/advanced_index.h"
 #include "ops/kernel_loops.h"
 #include "ops/linalg/product.h"
 #include "ops/nn/reduction.h"
@@ -117,7 +118,7 @@ Margins margins_of(const Tensor& self, const Tensor& target, double margin) {
   Margins m;
   Tensor x = wide(as_rows(self));
   m.classes = x.size(1);
-  m.target = reshape(target, {-1, 1});
+  m.target = classes_within(reshape(target, {-1, 1}), m.classes);
   m.excess = clamp_min(add(sub(x, gather(x, 1, m.target)), margin), 0);
   Tensor classes = arange(Number(m.classes), std::nullopt, std::nullopt, self.device());
   m.is_right = eq(unsqueeze(classes, 0), m.target);

@@ -76,14 +76,18 @@ void with_planes(const Tensor& out, const Tensor& grad, size_t n_space, const F&
 
 // ---- by recorded indices
 
-// Each gradient goes to the element of its plane that the index names.
+constexpr int64_t in_padding = -1;  // the index of a window without elements
+
+// Each gradient goes to the element of its plane that the index names; those of index `skipped`
+// go nowhere.
 void add_at_indices(const char* op, const Tensor& out, const Tensor& grad, const Tensor& indices,
-                    size_t n_space) {
+                    size_t n_space, std::optional<int64_t> skipped = std::nullopt) {
   Tensor places = contiguous_of(converted(indices, Dtype::i64));
   int64_t n = plane_size(grad, n_space), limit = plane_size(out, n_space);
   with_planes(out, grad, n_space, [&](int64_t plane, auto* to, const auto* from) {
     const int64_t* at = data_of<int64_t>(places) + plane * n;
     for (int64_t i = 0; i < n; ++i) {
+      if (at[i] == skipped) continue;
       require(at[i] >= 0 && at[i] < limit,
               "{}: index {} is out of range for a plane of {} elements", op, at[i], limit);
       to[at[i]] += from[i];
@@ -107,9 +111,15 @@ constexpr auto max_backward_meta = [](const Tensor& grad, const Tensor& self, In
   return by_indices_meta("max_pool backward", grad, self, indices, n);
 };
 template <size_t n>
-constexpr auto max_backward =
-    [](Tensor& out, const Tensor& grad, const Tensor&, IntList, IntList, IntList, IntList, bool,
-       const Tensor& indices) { add_at_indices("max_pool backward", out, grad, indices, n); };
+constexpr auto max_backward = [](Tensor& out, const Tensor& grad, const Tensor&, IntList, IntList,
+                                 IntList, IntList, bool, const Tensor& indices) {
+  add_at_indices("max_pool backward", out, grad, indices, n, in_padding);
+};
+// The derivative by the gradient.
+template <int64_t n>
+Tensor max_backward_vjp(const Tensor& g, const Tensor& indices) {
+  return pooled_gather(g, indices.clamp_min(0), n).masked_fill(indices.eq(in_padding), 0);
+}
 template <size_t n>
 constexpr auto adaptive_max_backward_meta =
     [](const Tensor& grad, const Tensor& self, const Tensor& indices) {
@@ -307,16 +317,14 @@ static constexpr OpDef nn_pool_backward_rows[] = {
      .core = true,
      .meta = max_backward_meta<2>,
      .eager = max_backward<2>,
-     .vjp = {{"grad_output", "grad, indices",
-              [](const Tensor& g, const Tensor& indices) { return pooled_gather(g, indices, 2); }},
+     .vjp = {{"grad_output", "grad, indices", fn<max_backward_vjp<2>>},
              {"self", "grad, self.meta", zero_gradient}}},
     {.schema = "max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] "
                "kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, "
                "Tensor indices) -> Tensor",
      .meta = max_backward_meta<3>,
      .eager = max_backward<3>,
-     .vjp = {{"grad_output", "grad, indices",
-              [](const Tensor& g, const Tensor& indices) { return pooled_gather(g, indices, 3); }},
+     .vjp = {{"grad_output", "grad, indices", fn<max_backward_vjp<3>>},
              {"self", "grad, self.meta", zero_gradient}}},
     {.schema = "adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> "
                "Tensor",

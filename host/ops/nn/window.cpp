@@ -22,11 +22,17 @@ struct Largest {
   int64_t index;
 };
 
+// A window that lies in the padding has no element: its place is -1.
+int64_t first_place(const PoolPlanes& p, const Window& d, const Window& h, const Window& w) {
+  if (d.count == 0 || h.count == 0 || w.count == 0) return -1;
+  return (d.start * p.in_sizes[1] + h.start) * p.in_sizes[2] + w.start;
+}
+
 template <class T>
 Largest<ComputeOf<T>> largest_in(const T* plane, const PoolPlanes& p, const Window& d,
                                  const Window& h, const Window& w) {
   using C = ComputeOf<T>;
-  Largest<C> best{lowest<C>(), (d.start * p.in_sizes[1] + h.start) * p.in_sizes[2] + w.start};
+  Largest<C> best{lowest<C>(), first_place(p, d, h, w)};
   for (int64_t i = 0; i < d.count; ++i)
     for (int64_t j = 0; j < h.count; ++j) {
       int64_t z = d.start + i * d.step, y = h.start + j * h.step;
@@ -96,9 +102,10 @@ void largest_of_row(const float* plane, const PoolPlanes& p, const Window& d, co
   auto place = [&](int64_t z, int64_t y) {
     return (z * p.in_sizes[1] + y) * p.in_sizes[2] + first.start;
   };
+  int64_t start = first_place(p, d, h, first), step = start < 0 ? 0 : stride;
   for (int64_t i = 0; i < n; ++i) {
     best.value[i] = lowest<float>();
-    best.place[i] = static_cast<int32_t>(place(d.start, h.start) + i * stride);
+    best.place[i] = static_cast<int32_t>(start + i * step);
   }
   for (int64_t i = 0; i < d.count; ++i)
     for (int64_t j = 0; j < h.count; ++j)

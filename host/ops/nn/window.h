@@ -117,7 +117,7 @@ inline int64_t covered(const Windows& windows) {
 // ---- kernels
 
 /// out = the largest element of each window, NaN before all; indices (may be undefined) = its place
-/// in the plane.
+/// in the plane, -1 where the window has none.
 void max_over_windows(const Tensor& out, const Tensor& indices, const Tensor& in,
                       const Windows& windows, size_t n_space);
 /// out = the sum over each window divided by its divisor, or by `divisor` where that is not 0.

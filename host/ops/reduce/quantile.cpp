@@ -134,7 +134,8 @@ Tensor quantile_decomp(const Tensor& self, const Tensor& q, OptDim dim, bool kee
   if (rule == Between::linear || rule == Between::midpoint) {
     Tensor above = sorted.gather(-1, rank.ceil().to(Dtype::i64));
     Tensor part = rule == Between::linear ? rank.sub(low) : rank.sub(low).ceil().mul(0.5);
-    result = result.lerp(above, part);
+    // Where no part of it counts, `above` is the same element, and infinite ones differ by NaN.
+    result = where(part.eq(0), result, result.lerp(above, part));
   }
   if (keepdim && along)
     result = result.unsqueeze(*dim < 0 ? *dim + self.dim() : *dim);

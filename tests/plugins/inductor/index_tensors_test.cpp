@@ -199,6 +199,13 @@ TEST_F(InductorOps, BagsOfOneRowHaveTheirLengths) {
   EXPECT_THAT(failure_of(bag_of_one_row("", "%o"), {table, row, wrong}), HasSubstr("out of range"));
 }
 
+TEST_F(InductorOps, BagsBeginWithTheFirstIndex) {
+  Tensor table = randn({20, 33}), rows = randint(0, 20, {50});
+  Tensor late = tensor<int64_t>({3, 4, 7, 30, 30, 41});
+  for (const char* more : {"false, 1", "false, 1, false, none, false, 3"})
+    EXPECT_THAT(failure_of(bag("", more), {table, rows, late}), HasSubstr("out of range")) << more;
+}
+
 TEST_F(InductorOps, RowsOfBagsGetTheirGradient) {
   for (const char* mode : {"0", "1"})
     for (const char* by_count : {"false", "true"})
@@ -278,6 +285,25 @@ TEST_F(InductorOps, AnIndexIsCheckedThoughNoElementDependsOnIt) {
       EXPECT_THAT(failure_of(rows + r + chosen, {randn({1, 4}), index}),
                   HasSubstr("index out of range"));
     EXPECT_THAT(failure_of(loss, {randn({2, 1}), index}), HasSubstr("index out of range"));
+  }
+}
+
+// A negative class is not the last one.
+TEST_F(InductorOps, ALossCountsNoClassFromTheEnd) {
+  std::string inputs = "\n  input %x: f32[2, 3]\n  input %j: i64[2]\n  input %g: f32[]\n";
+  std::string forward =
+      inputs +
+      "  %y: f32[], %w: f32[] = aten.nll_loss_forward.default(%x, %j, none, 1, -100)\n"
+      "  output %y\n";
+  std::string backward =
+      inputs +
+      "  %y: f32[2, 3] = aten.nll_loss_backward.default(%g, %x, %j, none, 1, -100, %g)\n"
+      "  output %y\n";
+  for (const std::string& graph : {forward, backward}) {
+    std::vector<Tensor> given{randn({2, 3}), tensor({int64_t{2}, int64_t{-100}}), ones({})};
+    expect_same(graph, given);
+    given[1] = tensor({int64_t{2}, int64_t{-1}});
+    EXPECT_THAT(failure_of(graph, given), HasSubstr("index out of range"));
   }
 }
 

@@ -1,0 +1,146 @@
+// Ops at the edge of what they take: negative classes, batches of nothing, tensors without
+// dimensions, infinite elements, windows without elements.
+#include "program.h"
+
+#include <limits>
+
+namespace tenon::programs {
+namespace {
+
+// ---- classes count from 0, and never from the end
+
+TENON_PROGRAM(ANegativeClassIsRefused, 8) {
+  Tensor scores = row({1, 2, 5, 0, 1, 0}).reshape({2, 3}).requires_grad_();
+  auto loss = run.compile([](const Tensor& x, const Tensor& t) { return cross_entropy(x, t); });
+  auto margin =
+      run.compile([](const Tensor& x, const Tensor& t) { return multi_margin_loss(x, t); });
+  for (int label : {0, -1, 2, -3, 3}) {
+    Tensor labels = tensor({label, 1});
+    run.log_error([&] { loss(scores, labels).backward(); });
+    run.log_error([&] { margin(scores, labels).backward(); });
+    run.log(scores.grad());
+  }
+}
+
+TENON_PROGRAM(ANegativeClassIsRefusedByTheDerivative, 8) {
+  Tensor scores = row({1, 2, 5, 0, 1, 0}).reshape({2, 3});
+  auto f = run.compile([](const Tensor& g, const Tensor& x, const Tensor& t) {
+    return nll_loss_backward(g, x, t, {}, 2, -100, ones({}));
+  });
+  for (int label : {0, -1, -100, 3})
+    run.log_error([&] { run.log(f(ones({}), scores, tensor({label, 1}))); });
+}
+
+TENON_PROGRAM(NoClassIsNegativeInOneHot, 8) {
+  auto f = run.compile([](const Tensor& t) { return one_hot(t, 3); });
+  auto counted = run.compile([](const Tensor& t) { return one_hot(t); });
+  for (int label : {0, -1, 2, 3, -5}) {
+    run.log_error([&] { run.log(f(tensor({label, 1}))); });
+    run.log_error([&] { run.log(counted(tensor({label, 1}))); });
+  }
+}
+
+// ---- a batch of nothing
+
+TENON_PROGRAM(RunningStatisticsOutliveAnEmptyBatch, 8) {
+  Tensor mean = row({1, 2}), variance = row({3, 4}), weight = ones({2}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) {
+    return batch_norm(x, weight, {}, mean, variance, true, 0.5, 1e-5, false);
+  });
+  auto parts = run.compile([](const Tensor& x, const Tensor& m, const Tensor& v) {
+    return _native_batch_norm_legit_functional(x, {}, {}, m, v, true, 0.5, 0.25);
+  });
+  for (int n : {3, 0, 2, 0}) {
+    Tensor x = halves({int64_t{n}, 2});
+    f(x).sum().backward();
+    run.log(n, mean, variance, weight.grad() * 0.0);  // but for its last digits
+    auto [y, m, r, running_m, running_v] = parts(x, mean, variance);
+    run.log(y, m, r, running_m, running_v);
+  }
+}
+
+// ---- tensors without dimensions
+
+TENON_PROGRAM(OneElementIsChosenOnce, 8) {
+  auto f = run.compile([](const Tensor& x, const Tensor& i) { return x.index_select(0, i); });
+  for (int n : {1, 2, 6, 0})
+    run.log_error([&] { run.log(f(tensor(7.0F), zeros({n}, Dtype::i64))); });
+  auto top = run.compile([](const Tensor& x, int64_t k) { return topk(x, k); });
+  for (int64_t k : {0, 1, 2})
+    run.log_error([&] {
+      auto [values, places] = top(tensor(7.0F), k);
+      run.log(values, places);
+    });
+}
+
+TENON_PROGRAM(AMaskWithoutDimensionsTakesAllOrNothing, 16) {
+  Tensor table = halves({2, 3}).requires_grad_();
+  auto read = run.compile([](const Tensor& x, const Tensor& m) { return x[m]; });
+  auto between = run.compile([](const Tensor& x, const Tensor& i, const Tensor& m) {
+    return x.index({i, m});
+  });
+  auto write = run.compile(
+      [](const Tensor& x, const Tensor& m, const Tensor& v) { return x.index_put({m}, v); });
+  for (bool holds : {true, false}) {
+    Tensor mask = tensor(holds);
+    Tensor chosen = read(table, mask);
+    run.log(chosen.size(0).guard_int(), chosen, between(table, tensor({1}), mask));
+    chosen.sum().backward();
+    run.log(table.grad(), write(table, mask, tensor(9.0F)), write(table, mask, row({7, 8, 9})));
+    Tensor value = row({1, 2, 3}).requires_grad_();
+    (write(table, mask, value) * 2.0).sum().backward();
+    run.log(table.grad(), value.grad());
+  }
+}
+
+// ---- quantiles
+
+TENON_PROGRAM(AQuantileOfOneInfiniteElementIsThat, 8) {
+  auto f = run.compile([](const Tensor& x) { return quantile(x, 0.3, 0); });
+  auto g = run.compile([](const Tensor& x) { return nanquantile(x, 0.5, 0); });
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const Tensor& x : {row({infinity}), row({-infinity}), row({-infinity, 1, infinity})})
+    run.log(f(x), g(x));
+}
+
+// The check does not depend on whether the call is recorded, nor on who does it.
+TENON_PROGRAM(AQuantileOfHalfPrecisionIsRefused, 8) {
+  auto f = run.compile([](const Tensor& x) { return quantile(x, 0.25, 0); });
+  for (Dtype dtype : {Dtype::f16, Dtype::f32}) {
+    Tensor x = row({1, 2, 3, 4, 5}).to(dtype);
+    run.log_error([&] { run.log(f(x)); });
+    Tensor w = x.detach().requires_grad_();
+    run.log_error([&] {
+      f(w).backward();
+      run.log(w.grad());
+    });
+  }
+}
+
+// ---- pooling
+
+// The last window has no element: its maximum is that of none, and nothing gets its gradient.
+TENON_PROGRAM(AWindowThatLiesInThePadding, 16) {
+  auto f = run.compile([](const Tensor& x) { return max_pool1d(x, {2}, {3}, {1}, {2}, true); });
+  auto places = run.compile([](const Tensor& x) {
+    return max_pool2d_with_indices(x, {2, 2}, {3, 3}, {1, 1}, {2, 2}, true);
+  });
+  auto back = run.compile([](const Tensor& g, const Tensor& x, const Tensor& i) {
+    return max_pool2d_with_indices_backward(g, x, {2, 2}, {3, 3}, {1, 1}, {2, 2}, true, i);
+  });
+  for (Dtype dtype : {Dtype::f32, Dtype::f64})
+    for (int64_t n : {1, 4}) {
+      Tensor x = halves({1, n}).to(dtype).requires_grad_();
+      f(x).sum().backward();
+      Tensor plane = halves({1, 1, n, n}, 1).to(dtype);
+      auto [largest, at] = places(plane);
+      run.log(f(x.detach()), x.grad(), largest, at);
+      Tensor g = ones_like(largest).requires_grad_();
+      Tensor spread = back(g, plane, at);
+      (spread * (plane + 4.0)).sum().backward();
+      run.log(spread.detach(), g.grad());
+    }
+}
+
+}  // namespace
+}  // namespace tenon::programs

@@ -1,0 +1,88 @@
+// Arguments at the edge of what ops take have PyTorch's results, or an error that names them.
+#include "unit/message_of.h"
+#include "unit/ops/values_of.h"
+
+#include <tenon/tenon.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tenon {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(EdgeValues, ClassesAreNotCountedFromTheEnd) {
+  Tensor scores = tensor({{3.0F, 2.0F, 1.0F}}), last = tensor({int64_t{-1}});
+  EXPECT_THAT(message_of([&] { multi_margin_loss(scores, last); }), HasSubstr("index -1 is out"));
+  EXPECT_THAT(message_of([&] { multi_margin_loss_backward(ones({}), scores, last, 1, 1); }),
+              HasSubstr("index -1 is out"));
+  EXPECT_THAT(message_of([&] { one_hot(last, 3); }), HasSubstr("must not be negative, found -1"));
+  EXPECT_THAT(message_of([&] { one_hot(last - 6); }), HasSubstr("must not be negative, found -7"));
+  EXPECT_THAT(message_of([&] { one_hot(last + 4, 3); }),
+              HasSubstr("class 3 is out of bounds for 3"));
+  EXPECT_THAT(message_of([&] { one_hot(zeros({0}, Dtype::i64)); }), HasSubstr("num_classes"));
+  EXPECT_THAT(values_of(one_hot(tensor({int64_t{2}, int64_t{0}}))), ElementsAre(0, 0, 1, 1, 0, 0));
+}
+
+TEST(EdgeValues, AnEmptyBatchLeavesRunningStatistics) {
+  for (Dtype dtype : {Dtype::f32, Dtype::f64}) {
+    Tensor mean = tensor({1.0, 2.0}).to(dtype), variance = tensor({3.0, 4.0}).to(dtype);
+    Tensor x = zeros({0, 2}, dtype);
+    EXPECT_EQ(batch_norm(x, {}, {}, mean, variance, true, 0.5, 0.25, false).sizes()[0], 0);
+    auto [y, m, r, next_mean, next_variance] =
+        _native_batch_norm_legit_functional(x, {}, {}, mean, variance, true, 0.5, 0.25);
+    EXPECT_THAT(values_of(m), ElementsAre(0, 0));
+    EXPECT_THAT(values_of(r), ElementsAre(2, 2));
+    native_batch_norm(x, {}, {}, mean, variance, true, 0.5, 0.25);
+    for (const Tensor& t : {mean, next_mean}) EXPECT_THAT(values_of(t), ElementsAre(1, 2));
+    for (const Tensor& t : {variance, next_variance}) EXPECT_THAT(values_of(t), ElementsAre(3, 4));
+  }
+}
+
+TEST(EdgeValues, ATensorWithoutDimensionsHasOneElementToChoose) {
+  Tensor seven = tensor(7.0F);
+  for (int64_t n : {0, 2, 6})
+    EXPECT_THAT(message_of([&] { index_select(seven, 0, zeros({n}, Dtype::i64)); }),
+                HasSubstr("must have one element"));
+  EXPECT_THAT(values_of(index_select(seven, 0, zeros({1}, Dtype::i64))), ElementsAre(7));
+  for (int64_t k : {0, 1}) {
+    auto [values, places] = topk(seven, k);
+    EXPECT_THAT(values_of(values), ElementsAre(7));
+    EXPECT_THAT(values_of(places), ElementsAre(0));
+  }
+}
+
+TEST(EdgeValues, AMaskWithoutDimensionsGivesADimension) {
+  Tensor x = tensor({1.0F, 2.0F}), all = tensor(true), none = tensor(false);
+  EXPECT_EQ(to_text(x[all]), "f32[1, 2]");
+  EXPECT_EQ(to_text(x[none]), "f32[0, 2]");
+  EXPECT_EQ(to_text(x.index({none.to(Dtype::u8)})), "f32[0, 2]");
+  EXPECT_THAT(values_of(x.index_put({none}, tensor(9.0F))), ElementsAre(1, 2));
+  EXPECT_THAT(values_of(x.index_put({all}, tensor({8.0F, 9.0F}))), ElementsAre(8, 9));
+  EXPECT_THAT(values_of(x.index_put({all}, tensor(9.0F), true)), ElementsAre(10, 11));
+  x.index_put_({none}, tensor(9.0F));
+  EXPECT_THAT(values_of(x), ElementsAre(1, 2));
+}
+
+TEST(EdgeValues, AWindowInThePaddingHasNoPlace) {
+  for (Dtype dtype : {Dtype::f32, Dtype::f16}) {
+    Tensor x = ones({1, 1, 1}, dtype).requires_grad_();
+    auto [largest, places] = max_pool2d_with_indices(x, {2, 2}, {3, 3}, {1, 1}, {2, 2}, true);
+    EXPECT_THAT(values_of(places), ElementsAre(-1));
+    largest.sum().backward();
+    EXPECT_THAT(values_of(x.grad()), ElementsAre(0));
+  }
+}
+
+TEST(EdgeValues, TheDtypeOfAQuantileIsCheckedWhereItIsRecorded) {
+  Tensor x = ones({3}, Dtype::f16);
+  for (bool records : {false, true}) {
+    x.requires_grad_(records);
+    EXPECT_THAT(message_of([&] { quantile(x, 0.5, 0); }), HasSubstr("f32 or f64 is expected"));
+  }
+}
+
+}  // namespace
+}  // namespace tenon
