@@ -69,7 +69,7 @@ bool holds_lazy_numbers() { return !lazy_numbers().empty(); }
 
 // The numbers of a branch or of a loop's body are looked at nowhere.
 void keep_lazy_numbers(const CallArgs& call) {
-  if (!written_args(call) || lazy_numbers().empty() || BodyScope::is_inside()) return;
+  if (lazy_numbers().empty() || !written_args(call) || BodyScope::is_inside()) return;
   EnableGradGuard off(false);
   give_own_memory([](const Tensor& fake) { return fake.clone(); });
 }

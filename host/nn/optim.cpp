@@ -79,7 +79,8 @@ void Optimizer::add_group(const std::vector<Tensor>& parameters, double lr, doub
   for (const Group& g : *groups_)
     for (const Group::Slot& s : g.slots) known.insert(s.parameter.head());
   Device device = device_of(parameters);
-  Group group{{}, std::move(kinds), Hyper(lr, device), Hyper(momentum, device), new_op_unit_number()};
+  Group group{
+      {}, std::move(kinds), Hyper(lr, device), Hyper(momentum, device), new_op_unit_number()};
   for (const Tensor& p : parameters) {
     require(p.defined() && p.is_leaf() && is_floating(p.dtype()),
             "optimizer: expected floating leaves as parameters, found {}; pass what "
