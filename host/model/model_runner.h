@@ -96,7 +96,7 @@ class ModelRunner {
  private:
   struct Version {
     formats::Pt2SymbolValues hints;  ///< of the graph, where they are not the archive's
-    std::vector<bool> needs;         ///< which inputs of the user's need gradients; empty: none
+    std::vector<bool> needs;  ///< by input of the graph: the given one needs a gradient; or empty
     std::shared_ptr<Graph> graph;
     std::shared_ptr<Artifact> artifact;
     std::vector<const Expr*> conditions;

@@ -41,7 +41,7 @@ GoldenGraph golden_graph(const EmbeddedFile& file) {
   for (const Node& node : golden.graph->nodes()) {
     const OpEntry& op = entry_of(node.op);
     golden.is_random = golden.is_random || (op.tags & TN_TAG_RANDOM);
-    golden.writes = golden.writes || op.mutated_args;
+    golden.writes = golden.writes || written_args(node);
   }
   for (const SymbolBinding& b : golden.graph->symbols)
     if (golden.graph->value(b.value).source == ValueSource::node) golden.is_unbacked = true;
