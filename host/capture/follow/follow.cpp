@@ -173,7 +173,12 @@ std::optional<autograd::HookHandle> Follower::takes_hook(const Tensor& t,
   std::optional<ValueId> value = walk_.pending_value(t);
   auto expects = [&] { return walk_.expects_hook(*value, wish.on_node); };
   if (value && (expects() || changes_path(expects))) return wait_with(wish, *value, walk_.requests);
-  if (!value || passes_break()) {  // where the recording had one for it
+  // A break of the recording is not one for it, unless such a write was the reason.
+  auto has_break = [&] {
+    auto [part, own] = *walk_.output_of_segment(t);
+    return is_written_through_views(*part->graph, own) && passes_break();
+  };
+  if (!value || has_break()) {
     require_node_to_come(wish);
     if (auto output = walk_.output_of_segment(t))
       require_whole_gradient(wish, *output->first->graph, output->second, [&](size_t i) {

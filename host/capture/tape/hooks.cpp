@@ -52,6 +52,23 @@ void require_node_to_come(const HookWish& wish) {
           wish.what, wish.what);
 }
 
+bool is_written_through_views(const Graph& graph, ValueId value) {
+  const GraphValue& made = graph.value(value);
+  if (made.source != ValueSource::node) return false;
+  std::span<const Node> later = graph.nodes().subspan(made.source_index + 1);
+  auto writes = [](const Node& node) { return written_args(node) != 0; };
+  if (std::ranges::none_of(later, writes)) return false;
+  AliasClasses classes(graph);
+  bool is_one = false;
+  for (const Node& node : later)
+    for (size_t i = 0; i < node.args.size() && i < 64; ++i)
+      if (written_args(node) >> i & 1)
+        for_each_value(node.args[i], [&](ValueId v) {
+          is_one = is_one || (v != value && classes.of(v) == classes.of(value));
+        });
+  return is_one;
+}
+
 namespace {
 
 // A fake of an earlier segment.
@@ -83,24 +100,6 @@ HookHandle hook_on_tape(const Tensor& t, const Tensor& real, const HookWish& wis
           "the tensor; leave out fullgraph, or call it outside of the body",
           wish.what);
   return attach_now(wish, real);
-}
-
-// Whether a later operation writes its memory by another name.
-bool is_written_through_views(const Graph& graph, ValueId value) {
-  const GraphValue& made = graph.value(value);
-  if (made.source != ValueSource::node) return false;
-  std::span<const Node> later = graph.nodes().subspan(made.source_index + 1);
-  auto writes = [](const Node& node) { return written_args(node) != 0; };
-  if (std::ranges::none_of(later, writes)) return false;
-  AliasClasses classes(graph);
-  bool is_one = false;
-  for (const Node& node : later)
-    for (size_t i = 0; i < node.args.size() && i < 64; ++i)
-      if (written_args(node) >> i & 1)
-        for_each_value(node.args[i], [&](ValueId v) {
-          is_one = is_one || (v != value && classes.of(v) == classes.of(value));
-        });
-  return is_one;
 }
 
 HookHandle hook_in_trace(Trace& trace, const Tensor& t, const HookWish& wish) {

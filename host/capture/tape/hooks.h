@@ -21,6 +21,9 @@ void require_node_to_come(const autograd::HookWish& wish);
 /// `may_get_gradient`: somebody has, or has used, another output of the segment.
 void require_whole_gradient(const autograd::HookWish& wish, const Graph& graph, ValueId output,
                             FunctionRef<bool(size_t output)> may_get_gradient);
+/// Whether an operation behind the value writes its memory by another name: then its hook ends the
+/// segment.
+bool is_written_through_views(const Graph& graph, ValueId value);
 
 /// The function, whose forward is recorded up to here, becomes a part of the graph; false where it
 /// cannot.
