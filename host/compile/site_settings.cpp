@@ -69,9 +69,9 @@ struct EarlierPaths {
   // plain, and other where they are.
   std::vector<const Path*> of_other_sizes;
 
-  // A size, an index or a bound may follow from the arguments.
+  // An index or a bound may follow from the arguments.
   std::optional<Number> operator()(const NumberPlace& place) const {
-    if (is_of_other_arguments && is_place(place)) return std::nullopt;
+    if (is_of_other_arguments && is_place(place) && !place.is_size()) return std::nullopt;
     for (const Path* path : paths)
       if (std::optional<Number> number = path->number_at(place)) return number;
     for (const auto& numbers : without_path)

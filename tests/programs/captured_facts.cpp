@@ -172,5 +172,30 @@ TENON_PROGRAM(AConstantBecomesAParameterOfAnotherLayout, 4) {
   }
 }
 
+// Its size and that of the argument, which it is subtracted from, are one symbol or two that are equal.
+TENON_PROGRAM(ACapturedTensorGrowsWithTheArgument, 6) {
+  Tensor c;
+  auto difference = run.compile([&](const Tensor& x) { return x - c; });
+  auto product = run.compile([&](const Tensor& x) { return x.matmul(c); });
+  auto rest = run.compile([&](const Tensor& x) { return c.cumsum(0) * 2.0 - x.relu(); });
+  for (int64_t n = 3; n < 13; ++n) {
+    c = halves({n}, int(n));
+    Tensor x = halves({n});
+    run.log(difference(x), product(x), rest(x));
+  }
+}
+TENON_PROGRAM_IN_ONE_GRAPH(ACapturedTensorGrowsWithTheArgument, 6);
+
+TENON_PROGRAM(AStateGrowsWithTheArgument, 4) {
+  struct {
+    Tensor m;
+  } state;
+  auto f = run.compile([&](const Tensor& x) { return state.m = x - state.m; });
+  for (int64_t n = 3; n < 13; ++n) {
+    state.m = halves({n}, 1);
+    run.log(f(halves({n})), f(halves({n}, 2)), state.m);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -93,7 +93,7 @@ TENON_PROGRAM(RowsAreAssigned, 8) {
     run.log_error([&] { run.log(f(i == 4 ? halves({2}, 1) : full({1}, i - 2.0), i % 3), table); });
 }
 
-TENON_PROGRAM(ACapturedMatrixIsTurnedAndBack, 10) {
+TENON_PROGRAM(ACapturedMatrixIsTurnedAndBack, 11) {
   Tensor t = halves({2, 3});
   auto f = run.compile([&](const Tensor& x) {
     t.t_();
