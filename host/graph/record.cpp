@@ -273,12 +273,15 @@ namespace {
 // with them.
 void pass_requires_grad(const CallArgs& call, std::span<const Value> fake_args) {
   if (!thread_modes.grad_enabled || call.op->def->vjp.kind == Vjp::Kind::none) return;
+  bool compares = call.op->def->tags & OpTags::compares_target;
+  int ignored = compares ? call.op->schema.find_arg("target") : -1;
   bool any = false;
-  for (const Value& a : fake_args)
-    each_tensor(a, [&](const Tensor& t) { any = any || t.requires_grad(); });
+  for (size_t i = 0; i < fake_args.size(); ++i)
+    if (static_cast<int>(i) != ignored)
+      each_tensor(fake_args[i], [&](const Tensor& t) { any = any || t.requires_grad(); });
   if (!any) return;
   auto mark = [](const Tensor& t) {
-    if (t.defined() && is_floating(t.dtype())) mark_requires_grad(t, true);
+    if (t.defined() && is_differentiable(t.dtype())) mark_requires_grad(t, true);
   };
   for (size_t i = 0; i < fake_args.size(); ++i)
     if (call.op->mutated_args >> i & 1) each_tensor(fake_args[i], mark);

@@ -355,6 +355,7 @@ enum class OpTags : uint32_t {
   /// Training writes running_mean and running_var, which not every schema says.
   updates_statistics = 1u << 29,
   any_device = 1u << 30,  ///< the row's functions serve tensors of every device
+  compares_target = 1u << 31,  ///< a loss that only compares `target`, which gets no gradient
 };
 constexpr OpTags operator|(OpTags a, OpTags b) {
   return static_cast<OpTags>(static_cast<uint32_t>(a) | static_cast<uint32_t>(b));

@@ -165,11 +165,13 @@ static constexpr OpDef nn_loss_rows[] = {
      .autocast = Autocast::fp32},
     {.schema = "hinge_embedding_loss(Tensor self, Tensor target, float margin=1., int reduction=1) "
                "-> Tensor",
+     .tags = OpTags::compares_target,
      .decomp = fn<hinge_embedding_loss_decomp>,
      .autocast = Autocast::fp32},
     {.schema =
          "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., "
          "int reduction=1) -> Tensor",
+     .tags = OpTags::compares_target,
      .decomp = fn<cosine_embedding_loss_decomp>,
      .autocast = Autocast::fp32},
     {.schema = "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float "

@@ -221,5 +221,42 @@ TENON_PROGRAM(ChosenElementsArePutBack, 24) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(ChosenElementsArePutBack, 24);
 
+TENON_PROGRAM(ComplexResultsTellWhatTheyNeed, 18) {
+  Tensor phase = row({1, 2}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor z = polar(x, phase);
+    run.log(z.requires_grad(), (z * z).requires_grad(), view_as_real(z).requires_grad());
+    return (z.requires_grad() ? view_as_real(z * z) : view_as_real(z)).sum();
+  });
+  for (int i = 0; i < 6; ++i) {
+    phase.requires_grad_(i % 3 != 1);
+    Tensor y = f(row({1, float(i)}).requires_grad_(i % 2 == 0));
+    run.log(y.requires_grad(), y.detach());
+    if (y.requires_grad()) y.backward();
+    run.log(phase.grad());
+    phase.set_grad({});
+  }
+}
+
+// Losses that only compare what they are given as the target.
+TENON_PROGRAM(ATargetThatIsComparedNeedsNothing, 12) {
+  Tensor w = row({1, 2});
+  auto f = run.compile([&](const Tensor& target) {
+    Tensor first = hinge_embedding_loss(w, target);
+    Tensor second =
+        cosine_embedding_loss(w.reshape({1, 2}), w.reshape({1, 2}) + 1, target.slice(0, 0, 1));
+    run.log(first.requires_grad(), second.requires_grad());
+    return first + second;
+  });
+  for (int i = 0; i < 6; ++i) {
+    w.requires_grad_(i % 3 == 1);
+    Tensor target = row({1, -1}).requires_grad_();
+    Tensor y = f(target);
+    run.log(y.requires_grad(), y.detach());
+    if (y.requires_grad()) y.backward();
+    run.log(w.grad(), target.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs
