@@ -137,5 +137,15 @@ TENON_PROGRAM(TheWholeAndItsPartsAsArguments, 24) {
   }
 }
 
+// Sizes between two powers of two are one case.
+TENON_PROGRAM(ProductsOfAnyLength, 26) {
+  auto product = run.compile([](const Tensor& c) { return c.prod(-1); });
+  auto products = run.compile([](const Tensor& c) { return c.cumprod(1); });
+  for (int64_t n : {3, 5, 6, 7, 0, 1, 9, 10, 11, 12, 13, 14, 2, 4, 8}) {
+    Tensor c = complex(halves({2, n}), halves({2, n}, 1));
+    run.log(pairs(product(c)), pairs(products(c)));
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

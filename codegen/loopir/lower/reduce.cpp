@@ -120,7 +120,9 @@ bool fold_numbers(Folding f, Fold kind, bool is_mean) {
   if (!f.is_computing()) return false;
   Expressions& x = f.to.x;
   int32_t dtype = sum_type(result);
-  Tensor folded = f.fold(kind, dtype, [&](Id e) { return x.cast(e, dtype); });
+  // Truths are counted, not the numbers that they are made of.
+  auto element = [&](Id e) { return x.cast(result == TN_BOOL ? x.cast(e, TN_BOOL) : e, dtype); };
+  Tensor folded = f.fold(kind, dtype, element);
   Id count = count_of(f.to, f.t, f.dims, dtype);
   f.give(0, folded, [&](Id s) { return is_mean ? x.apply(TN_F_DIV, dtype, s, count) : s; });
   return true;

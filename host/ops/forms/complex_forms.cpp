@@ -303,29 +303,34 @@ Tensor complex_prod(const Tensor& self, std::optional<Dtype> dtype) {
   return complex_prod_dim(reshape(self, {-1}), 0, false, dtype);
 }
 
-// One half times the other, until one element is left.
+// Filled up with ones to a power of two, one half times the other until one element is left: sizes
+// between two powers are one case.
 Tensor complex_prod_dim(const Tensor& self, int64_t dim, bool keepdim, std::optional<Dtype> dtype) {
   Tensor t = as_complex(self, dtype);
   if (t.dim() == 0) return clone(t);
-  int64_t n = t.size(dim);
-  if (n == 0) return full_like(sum(t, {dim}, keepdim), 1);
-  while (n > 1) {
-    Tensor product = mul(narrow(t, dim, 0, n / 2), narrow(t, dim, n / 2, n / 2));
-    t = n % 2 == 0 ? product : cat({product, narrow(t, dim, n - 1, 1)}, dim);
-    n = n / 2 + n % 2;
-  }
+  SymInt n = t.size(dim);
+  int64_t length = 1;
+  while (n >= length) length *= 2;
+  Dims rest(t.sizes().begin(), t.sizes().end());
+  rest[static_cast<size_t>(dim < 0 ? dim + t.dim() : dim)] = length - n;
+  Tensor ones = full(list_of(rest), 1, t.dtype(), std::nullopt, t.device());
+  t = cat({t, ones}, dim);
+  for (int64_t half = length / 2; half > 0; half /= 2)
+    t = mul(narrow(t, dim, 0, half), narrow(t, dim, half, half));
   return keepdim ? clone(t) : clone(squeeze(t, dim));
 }
 
 // Each element times the one before it, two before it, four and so on.
 Tensor complex_cumprod(const Tensor& self, int64_t dim, std::optional<Dtype> dtype) {
   Tensor t = as_complex(self, dtype);
-  int64_t n = t.dim() == 0 ? 1 : int64_t(t.size(dim));
-  for (int64_t step = 1; step < n; step *= 2) {
+  if (t.dim() == 0) return clone(t);
+  SymInt n = t.size(dim);
+  int64_t step = 1;
+  for (; n > step; step *= 2) {
     Tensor product = mul(narrow(t, dim, 0, n - step), narrow(t, dim, step, n - step));
     t = cat({narrow(t, dim, 0, step), product}, dim);
   }
-  return n > 1 ? t : clone(t);
+  return step > 1 ? t : clone(t);
 }
 
 Tensor complex_vector_norm(const Tensor& self, Number ord, OptIntList dim, bool keepdim,

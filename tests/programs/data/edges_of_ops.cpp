@@ -142,5 +142,19 @@ TENON_PROGRAM(AWindowThatLiesInThePadding, 16) {
     }
 }
 
+// 0.3 is true, and so are -1 and 1 together.
+TENON_PROGRAM(TruthsAreCounted, 6) {
+  auto f = run.compile([](const Tensor& x) {
+    return std::tuple(x.sum({1}, false, Dtype::bool_), x.prod(1, false, Dtype::bool_),
+                      x.sum(Dtype::bool_), sum(x, {0}, true, Dtype::i32));
+  });
+  for (Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16})
+    for (double by : {1.0, 0.3}) {
+      auto [sums, products, all, whole] =
+          f((tensor({{0.3f, 0.4f}, {-1.f, 1.f}, {0.f, 0.f}}) * by).to(dtype));
+      run.log(sums, products, all, whole);
+    }
+}
+
 }  // namespace
 }  // namespace tenon::programs
