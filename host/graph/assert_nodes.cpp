@@ -40,6 +40,8 @@ void AssertNodes::emit() {
       continue;
     }
     std::string text = env.text(check.condition);
+    std::string named = env.source_text(check.condition);
+    if (named != text) text += " (" + named + ")";
     if (!check.message.empty()) text += ": " + check.message;
     _assert_scalar(SymBool::from_expr(condition), text.append(remark_));
   }
