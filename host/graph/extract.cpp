@@ -69,7 +69,9 @@ class Extractor::Piece {
   void map(ValueId outer, ValueId inner) {
     all_.known_since_[outer] = all_.n_pieces_;
     all_.mapped_[outer] = inner;
-    if (inner != no_value) out_.graph->value(inner).alias_group = all_.groups_[outer];
+    // Of a graph that does not tell, groups say what may be: for results, nodes know better.
+    bool is_told = all_.tells_aliases_ || !is_inside(all_.graph_.value(outer));
+    if (inner != no_value && is_told) out_.graph->value(inner).alias_group = all_.groups_[outer];
   }
 
   void add_outside(ValueId v) {
@@ -198,6 +200,7 @@ Extractor::Extractor(const Graph& graph)
       known_since_(graph.values().size()),
       mapped_(graph.values().size()),
       groups_(graph.values().size()),
+      tells_aliases_(tells_aliases(graph)),
       symbols_(graph) {
   for (ValueId v : graph.outputs())
     if (v != no_value) is_output_[v] = true;
@@ -216,7 +219,7 @@ Extractor::Extractor(const Graph& graph)
 // What shares memory through nodes of other pieces must be seen to do so in each. A recorded graph
 // knows of each copy that it is none of what it may be a view of.
 void Extractor::find_groups() {
-  if (tells_aliases(graph_)) {
+  if (tells_aliases_) {
     for (ValueId v = 0; v < groups_.size(); ++v) groups_[v] = graph_.value(v).alias_group;
     return;
   }

@@ -47,6 +47,7 @@ class Extractor {
   std::vector<uint32_t> known_since_;  // by value: the piece that it was mapped for last
   std::vector<ValueId> mapped_;        // by value: its id in that piece
   std::vector<uint32_t> groups_;       // by value: the alias group in every piece
+  const bool tells_aliases_;           // of results
   SymbolUse symbols_;
   uint32_t n_pieces_ = 0;
 };

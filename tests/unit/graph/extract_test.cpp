@@ -58,6 +58,24 @@ TEST(Extract, ConstantsComeAlong) {
                   .is_same(graph->constant(graph->constants()[0])));
 }
 
+TEST(Extract, OnlyInputsShareWhatAGraphDoesNotTell) {
+  auto graph = graph_of(R"(
+  input %x: i64[2, 3]
+  %v: i64[3, 2] strides [1, 3] = aten.t.default(%x)
+  %a: f32[2, 3] = aten.to.dtype(%x, f32)
+  %b: i64[6] = aten.reshape.default(%v, [-1])
+  %c: i64[3, 2] = aten.contiguous.default(%v)
+  output %a, %b, %c
+)");
+  NodeId copies[] = {1, 2, 3};
+  Extracted part = extract_nodes(*graph, copies);
+  ASSERT_EQ(part.graph->inputs().size(), 2u);
+  EXPECT_NE(part.graph->value(part.graph->inputs()[0]).alias_group, 0u);
+  EXPECT_EQ(part.graph->value(part.graph->inputs()[0]).alias_group,
+            part.graph->value(part.graph->inputs()[1]).alias_group);
+  for (ValueId v : part.graph->outputs()) EXPECT_EQ(part.graph->value(v).alias_group, 0u);
+}
+
 TEST(Extract, SymbolsAreReadOffTheBorderOrBecomeInputs) {
   auto graph = graph_of(R"(
   symbol s0 in [2, inf] hint 4 from size(%x, 0)
