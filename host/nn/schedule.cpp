@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 namespace tenon::optim {
@@ -111,8 +112,10 @@ CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(Optimizer& optimizer, i
 
 double CosineAnnealingWarmRestarts::lr_at(int64_t epoch, double base) const {
   if (t_mult_ == 1) return annealed(base, eta_min_, epoch % t_0_, t_0_);
+  constexpr int64_t longest = std::numeric_limits<int64_t>::max();
   int64_t length = t_0_;
-  for (; epoch >= length; length *= t_mult_) epoch -= length;
+  for (; epoch >= length; length = length > longest / t_mult_ ? longest : length * t_mult_)
+    epoch -= length;
   return annealed(base, eta_min_, epoch, length);
 }
 

@@ -62,6 +62,13 @@ TEST(Schedules, FollowThoseOfPyTorch) {
   expect_recorded("warm_restarts_longer", rates<CosineAnnealingWarmRestarts>(3, 2).lr);
 }
 
+// A run of four steps, and one that never ends.
+TEST(Schedules, RunsLongerThanAnyCountDoNotEnd) {
+  std::vector<double> lr = rates<CosineAnnealingWarmRestarts>(4, int64_t{1} << 62).lr;
+  EXPECT_LT(lr[3], 0.25);
+  for (size_t i = 4; i < lr.size(); ++i) EXPECT_NEAR(lr[i], 0.5, 1e-12);
+}
+
 TEST(Schedules, FollowOneAnother) {
   std::unique_ptr<LinearLR> warm_up;
   std::unique_ptr<CosineAnnealingLR> anneal;
