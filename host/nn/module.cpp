@@ -231,7 +231,7 @@ StateDifference Module::load_state_dict(const StateDict& state, bool strict) {
       difference.missing.push_back(name);
     else if (!at->second.defined())
       shapes += message("\n  {}: expected {}, found an undefined tensor", name, t);
-    else if (symbolic_text(at->second.sizes()) != symbolic_text(t.sizes()))
+    else if (!(at->second.sizes() == t.sizes()))
       shapes += message("\n  {}: expected {}, found {}", name, t, at->second);
   }
   for (const auto& [name, t] : state)

@@ -164,7 +164,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
     require(at != state.end(), "optimizer: the state has no {}; is it that of another optimizer?",
             name);
     require(at->second.defined(), "optimizer: {}: expected {}, found an undefined tensor", name, t);
-    require(symbolic_text(at->second.sizes()) == symbolic_text(t.sizes()),
+    require(at->second.sizes() == t.sizes(),
             "optimizer: {}: expected {}, found {}; is it that of another model?", name, t,
             at->second);
   }

@@ -72,7 +72,8 @@ class Path {
   struct Unit {
     struct Write {
       uint32_t object;
-      ValueId value;  ///< what it is after the unit
+      ValueId value;       ///< what it is after the unit
+      bool is_new = true;  ///< has another version: an operation may return its argument unwritten
     };
     uint64_t number;
     size_t first_step, end_step;

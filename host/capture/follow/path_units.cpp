@@ -55,11 +55,14 @@ void add_writes(const Path& path, Path::Unit& unit) {
   for (const Path::Step& step : steps_of(path, unit)) {
     if (step.in_place < 0) continue;
     auto object = static_cast<uint32_t>(step.in_place);
+    bool writes = written_args(path.parts()[step.part].graph->node(step.node)) != 0;
     auto known = std::ranges::find(unit.writes, object, &Path::Unit::Write::object);
-    if (known == unit.writes.end())
-      unit.writes.push_back({object, step.first_result});
-    else
-      known->value = step.first_result;
+    if (known == unit.writes.end()) {
+      unit.writes.push_back({object, step.first_result, writes});
+      continue;
+    }
+    known->value = step.first_result;
+    known->is_new = known->is_new || writes;
   }
 }
 

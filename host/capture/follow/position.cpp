@@ -233,7 +233,8 @@ void Position::pass_unit(OpUnit& taken) {
     set_value(write.object, write.value);
     // The tape asks for versions. Those of captured tensors change once the code has run.
     bool is_fake = path().objects()[write.object].origin.kind != ValueOrigin::Kind::implicit;
-    if (version_->recording->has_backward && is_fake) bump_version(frame_->objects[write.object]);
+    if (version_->recording->has_backward && is_fake && write.is_new)
+      bump_version(frame_->objects[write.object]);
   }
   for (ValueId v : unit.results)
     taken.results.push_back(v == no_value ? Tensor() : frame_->objects[path().object_of(v)]);
@@ -267,6 +268,17 @@ std::string Position::difference(const CallArgs& call) {
 
 // ---- other paths
 
+// What the body still holds of a part that has run is a result of it there too.
+bool Position::gives_what_is_held(const Path::Part& mine, const Path::Part& other,
+                                  const Path& others) const {
+  return std::ranges::all_of(mine.outputs, [&](uint32_t o) {
+    const Tensor& t = frame_->objects[o];
+    bool is_held = t.defined() && t.head()->references.load(std::memory_order_relaxed) > 1;
+    uint32_t there = others.object_of(path().objects()[o].value);
+    return !is_held || std::ranges::find(other.outputs, there) != other.outputs.end();
+  });
+}
+
 bool Position::may_change_to(const PathVersion& other, size_t n_parts) const {
   std::span<const Path::Part> mine = path().parts().first(n_parts), others = other.path->parts();
   if (n_parts && (!other.path->has_breaks() || others.size() < n_parts)) return false;
@@ -274,6 +286,8 @@ bool Position::may_change_to(const PathVersion& other, size_t n_parts) const {
     if (mine[i].end_step != others[i].end_step) return false;
   if (other.path->shared_steps(path()) < next_ || frame_->slots.size() > other.slot_guards.size())
     return false;
+  for (size_t i = 0; i < n_parts; ++i)
+    if (!gives_what_is_held(mine[i], others[i], *other.path)) return false;
   for (size_t i = 0; i < frame_->slots.size(); ++i)
     if (!other.slot_guards[i].holds(frame_->slots[i])) return false;
   if (other.path->numbers().empty()) return true;

@@ -96,8 +96,8 @@ class Position {
   /// `gradients` what it has left in leaves.
   bool fits_results(std::span<const Tensor> outputs, const TouchedGradients& gradients);
 
-  /// Whether another path has the same steps so far, ended the same `n_parts` parts, and takes the
-  /// captured tensors and numbers that the body has given.
+  /// Whether another path has the same steps so far, ended the same `n_parts` parts with results for
+  /// all that the body holds of them, and takes the captured tensors and numbers that it has given.
   bool may_change_to(const PathVersion& other, size_t n_parts) const;
   /// The body goes on holding the tensors that it holds; they belong to the frame of the other path
   /// from here on.
@@ -115,6 +115,8 @@ class Position {
   std::string failed_condition() const;
   bool given_numbers_hold() const;
   std::vector<int64_t> numbers_for(const Path& other) const;
+  bool gives_what_is_held(const Path::Part& mine, const Path::Part& other,
+                          const Path& others) const;
   bool takes_slot(uint32_t slot, const Tensor& given);
   bool takes_sizes(uint32_t slot, const Tensor& given);
   void number_known_tensors();

@@ -254,5 +254,19 @@ TENON_PROGRAM(ThePassIsUnderAutocast, 8) {
   }
 }
 
+// The derivative of a norm reads the norm, as it is: no pass writes it.
+TENON_PROGRAM(TwoPassesOverANorm, 8) {
+  Tensor w = halves({3, 4}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x, double p) {
+    w.set_grad({});
+    Tensor norm = x.matmul(w).norm(p);
+    norm.backward({}, true);
+    (norm * 0.5).backward();
+    return norm.detach();
+  });
+  for (int i = 0; i < 6; ++i) run.log(f(halves({2, 3}, i), i % 2 + 2.0), w.grad());
+}
+TENON_PROGRAM_IN_ONE_GRAPH(TwoPassesOverANorm, 8);
+
 }  // namespace
 }  // namespace tenon::programs

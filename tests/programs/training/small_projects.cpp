@@ -63,6 +63,7 @@ TENON_PROGRAM(MakerAndCritic, 16) {
   log_weights(run, maker);
   log_weights(run, critic);
 }
+TENON_PROGRAM_IN_ONE_GRAPH(MakerAndCritic, 16);
 
 // A replay ring, a target network that follows softly, an exploration rate that falls.
 TENON_PROGRAM(QLearning, 16) {
@@ -107,6 +108,7 @@ TENON_PROGRAM(QLearning, 16) {
   log_weights(run, q);
   log_weights(run, target);
 }
+TENON_PROGRAM_IN_ONE_GRAPH(QLearning, 16);
 
 // Inner steps by hand, the outer gradient through them.
 TENON_PROGRAM(LearningToLearn, 8) {
@@ -129,6 +131,7 @@ TENON_PROGRAM(LearningToLearn, 8) {
   for (int i = 0; i < 6; ++i)
     run.log(outer(halves({4, 2}, i), halves({4}, i + 3), 1 + i % 2), w.detach(), b.detach());
 }
+TENON_PROGRAM_IN_ONE_GRAPH(LearningToLearn, 8);
 
 // A queue of keys that a pointer walks through, and an encoder that follows by momentum.
 TENON_PROGRAM(AQueueOfKeys, 8) {
@@ -194,6 +197,7 @@ TENON_PROGRAM(FlatMinima, 6) {
     run.log(step(halves({i == 4 ? 2 : 4, 3}, i), halves({i == 4 ? 2 : 4, 1}, i)));
   log_weights(run, net);
 }
+TENON_PROGRAM_IN_ONE_GRAPH(FlatMinima, 6);
 
 // States are carried over windows, cut off the tape, and begin anew with each text.
 TENON_PROGRAM(WindowsOfATextWithCarriedStates, 12) {
@@ -385,6 +389,31 @@ TENON_PROGRAM(NoiseIsPredicted, 12) {
     if (i % 2) run.log(sample(halves({2 + i % 3, 2}, i), 2 + i % 4));
   }
   log_weights(run, net);
+}
+TENON_PROGRAM_IN_ONE_GRAPH(NoiseIsPredicted, 12);
+
+TENON_PROGRAM(AFrozenNetIsCopiedIntoTheBestOne, 16) {
+  nn::Linear first(4, 5), net(5, 3), best(5, 3);
+  for (auto* m : {&first, &net, &best}) set_simply(m->parameters());
+  std::vector<Tensor> all = first.parameters();
+  for (auto& p : net.parameters()) all.push_back(p);
+  optim::SGD sgd(all, {.lr = 0.125});
+  auto step = run.compile([&](const Tensor& x) {
+    sgd.zero_grad(false);
+    Tensor loss = net(first(x)).square().mean();
+    loss.backward();
+    sgd.step();
+    StateDict copy;
+    for (auto& [name, t] : net.state_dict()) copy[name] = t.detach().clone();
+    best.load_state_dict(copy);
+    return loss.detach();
+  });
+  for (int i = 0; i < 6; ++i) {
+    if (i == 1) sgd.zero_grad();
+    if (i == 2) net.requires_grad_(false);
+    run.log(step(halves({3, 4}, i)));
+    for (const Tensor& p : best.parameters()) run.log(p.detach());
+  }
 }
 
 }  // namespace

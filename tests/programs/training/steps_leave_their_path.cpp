@@ -142,5 +142,23 @@ TENON_PROGRAM(AHookSeesWhatComes, 10) {
   }
 }
 
+// Another call with the same operations so far has let go of what this one keeps.
+TENON_PROGRAM(WhatIsKeptBeforeItLeaves, 16) {
+  std::vector<Tensor> kept;
+  Tensor ring = zeros({6, 4});
+  int64_t at = 0;
+  auto f = run.compile([&](const Tensor& x, bool forgets) {
+    Tensor z = x * 2;
+    kept.push_back(z + 1);
+    if (forgets) kept.clear();
+    if (z.sum().item<float>() < 0) at = 0;
+    if (!forgets) ring[at++].copy_(x[0]);
+  });
+  for (int i = 0; i < 8; ++i) {
+    f(ones({2 + i % 2, 4}) * (i + 1.0), i % 2 == 1);
+    run.log(kept, ring);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs
