@@ -230,6 +230,12 @@ TENON_API std::string type_name(const std::type_info& type);
 template <class Self>
 struct Function {
   static std::vector<Tensor> apply(const std::vector<Tensor>& inputs) {
+    static_assert(std::is_convertible_v<decltype(&Self::forward), detail::FunctionForward>,
+                  "autograd::Function: forward must be static std::vector<Tensor> "
+                  "forward(autograd::Context&, const std::vector<Tensor>&)");
+    static_assert(std::is_convertible_v<decltype(&Self::backward), detail::FunctionBackward>,
+                  "autograd::Function: backward must be static std::vector<Tensor> "
+                  "backward(autograd::Context&, std::vector<Tensor>)");
     return detail::apply_function(detail::type_name(typeid(Self)), inputs, &Self::forward,
                                   &Self::backward);
   }
