@@ -6,6 +6,7 @@
 // and several passes work as without it. Source: PyTorch's checkpoint without reentry. Cost: one
 // more run of `f` a pass.
 #include "autograd/grad_state.h"
+#include "autograd/saved/saved_tensor_hooks.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/random.h"
@@ -27,7 +28,7 @@ struct Frame {
   RngState random;
   AutocastState autocast;
   size_t n_saved = 0;
-  std::vector<Tensor> again;  ///< what the second run saved; an entry is given away once
+  std::vector<Unpacked> again;  ///< what the second run saved; an entry is given away once
   std::mutex lock;
 
   void check_inputs() const {
@@ -46,7 +47,7 @@ struct Frame {
       AutocastGuard cpu_as_before(autocast.cpu), cuda_as_before(autocast.cuda);
       SavedTensorHooks collect(
           [this](const Tensor& t) {
-            again.push_back(t.detach());
+            again.push_back({t.detach(), version_of(t)});
             return std::shared_ptr<void>(std::make_shared<int>());
           },
           [](const std::shared_ptr<void>&) { return Tensor(); });
@@ -59,10 +60,11 @@ struct Frame {
             n_saved, again.size());
   }
 
-  Tensor take(size_t index) {
+  // `f` may have written it after it was saved, which is the node's to refuse.
+  Unpacked take(size_t index) {
     std::lock_guard guard(lock);
-    if (again.empty() || !again[index].defined()) run_again();
-    return std::exchange(again[index], Tensor());
+    if (again.empty() || !again[index].tensor.defined()) run_again();
+    return std::exchange(again[index], Unpacked());
   }
 };
 
@@ -94,7 +96,7 @@ std::vector<Tensor> checkpoint(std::function<std::vector<Tensor>(const std::vect
   for (const Tensor& t : inputs) frame->versions.push_back(t.defined() ? version_of(t) : 0);
   frame->random = current_rng_state();
   frame->autocast = autocast_state();
-  SavedTensorHooks count(
+  HooksWithVersions count(
       [frame](const Tensor&) {
         return std::shared_ptr<void>(std::make_shared<Handle>(Handle{frame, frame->n_saved++}));
       },

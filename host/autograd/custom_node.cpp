@@ -20,11 +20,8 @@ class CustomNode final : public Node {
  public:
   explicit CustomNode(const CallArgs& call) : op_(*call.op) {
     for (uint32_t i = 0; i < call.n_args; ++i) {
-      const Value& v = call.args[i];
-      kept_.emplace_back(v, SavedValue::Part::whole, false);
-      if (op_.schema.args[i].type.base != BaseType::tensor || op_.schema.args[i].type.is_list)
-        continue;
-      next.push_back(v.tag == Tag::tensor ? edge_of(*v.as<Tensor>()) : Edge{});
+      kept_.emplace_back(call.args[i], SavedValue::Part::whole, false);
+      if (op_.schema.args[i].type.base == BaseType::tensor) connect(call.args[i], i);
     }
   }
 
@@ -50,7 +47,9 @@ class CustomNode final : public Node {
     CallArgs call{&op_, memory.values.data(), nullptr, static_cast<uint32_t>(memory.values.size()),
                   0};
     std::vector<Tensor> out = custom_op_of(op_)->vjp(call, results, grads);
-    require(out.size() == next.size(), "{}: its vjp gave {} gradients for {} tensor arguments",
+    require(out.size() == next.size(),
+            "{}: its vjp gave {} gradients, expected {}: one for each tensor argument and for each "
+            "element of a list, in the order of the arguments, undefined where there is none",
             op_.name, out.size(), next.size());
     return out;
   }
@@ -69,6 +68,15 @@ class CustomNode final : public Node {
   }
 
  private:
+  // Also for what is not there, so that the places of gradients follow from the schema and the
+  // lengths of the lists.
+  void connect(const Value& arg, uint32_t i) {
+    if (arg.tag == Tag::tensors)
+      for (const Tensor& t : TensorList(arg.as<Tensor>(), arg.count)) next.push_back(edge_of(t));
+    else if (!op_.schema.args[i].type.is_list)
+      next.push_back(arg.tag == Tag::tensor ? edge_of(*arg.as<Tensor>()) : Edge{});
+  }
+
   const OpEntry& op_;
   std::vector<SavedValue> kept_;
   std::vector<SavedTensor> results_;

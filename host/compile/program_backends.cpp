@@ -175,6 +175,9 @@ void register_backend(const std::string& name, BackendFunction backend,
     require(b.name != name,
             "register_backend: there is a backend '{}' already, of {}; choose another name", name,
             b.plugin);
+  require(backend != nullptr,
+          "register_backend: the function of backend '{}' is empty; give one that can be called",
+          name);
   auto compile = [name, backend = std::move(backend)](const CompileRequest& request) {
     return compile_with(name, backend, request);
   };

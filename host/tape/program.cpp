@@ -232,7 +232,7 @@ class ProgramRun {
     return depart(step, call_with_after_hooks(node, std::move(grads)));
   }
 
-  // Where a hook gives something else, the engine calls it once more.
+  // Where a hook gives something else, the engine calls it once more; and refuses what was written.
   bool run_unpack(const Step& step) {
     Node& node = node_at(step.place);
     const autograd::Collector::PackedPlace* places =
@@ -241,10 +241,10 @@ class ProgramRun {
     for (size_t i = 0; i < step.writes.size(); ++i) {
       const autograd::PackedTensor* packed = places[i].owner->packed();
       if (!packed) autograd::fail_released(node);
-      Tensor t = packed->unpack();
-      if (!same_shape(t, packed->like))
+      autograd::Unpacked saved = packed->unpack();
+      if (saved.was_written() || !same_shape(saved.tensor, packed->like))
         return depart(step, call_with_after_hooks(node, given(step, 0, step.reads.size())));
-      values_[step.writes[i]] = laid_out_like(plain(std::move(t)), packed->like);
+      values_[step.writes[i]] = laid_out_like(plain(std::move(saved.tensor)), packed->like);
     }
     return true;
   }

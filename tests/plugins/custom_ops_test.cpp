@@ -209,6 +209,19 @@ TEST_F(CustomOps, TheDerivativeIsKept) {
   EXPECT_EQ(custom_op_of(*find_op("aten.relu.default")), nullptr);
 }
 
+// The last of those that its derivative gives is that of `by`, after the elements of the list.
+TEST_F(CustomOps, ElementsOfListsHaveGradients) {
+  const Op<Tensor(const std::vector<Tensor>&, const Tensor&)> first_of{"test_ops::first_of"};
+  Tensor x = tensor({1.0f, 2.0f}).requires_grad_(), by = tensor({3.0f, 4.0f}).requires_grad_();
+  auto body = [&](const Tensor& more) { return first_of({x, more, more}, by).sum(); };
+  for (const char* backend : {"", "eager", "aot_eager"}) {
+    for (Tensor* t : {&x, &by}) t->set_grad({});
+    (*backend ? compile(body, {.backend = backend})(ones({2})) : body(ones({2}))).backward();
+    EXPECT_THAT(x.grad().to_vector<float>(), ElementsAre(3, 4)) << backend;
+    EXPECT_THAT(by.grad().to_vector<float>(), ElementsAre(1, 2)) << backend;
+  }
+}
+
 TEST_F(CustomOps, PluginsSeeEachOthersOps) {
   const tn_host& host = *host_table();
   uint32_t id = host.ops->find(TN_STR("test_ops.swiglu.default"));

@@ -40,12 +40,13 @@ void fail_released(const Node& node) {
       node.name());
 }
 
-void SavedTensor::fail_written(const Tensor& t, const Node& owner, std::string_view what) const {
+static void fail_written(const Unpacked& saved, const Node& owner, std::string_view what) {
+  const Tensor& t = saved.tensor;
   std::string origin = owner.origin();
   fail(
       "{}: {} of shape {}, which its backward needs, was modified in place: it is at version {}, "
       "expected version {}; write to a clone, or do it before ({})",
-      owner.name(), what, t.sizes(), version_of(t), version_,
+      owner.name(), what, t.sizes(), version_of(t), saved.version,
       origin.empty() ? "a DetectAnomalyGuard around the forward pass tells where it was recorded"
                      : "recorded at " + origin);
 }
@@ -57,8 +58,9 @@ Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, std::string_view 
       return known->second;
   if (released_) fail_released(*owner);
   bool is_packed = apart_ && apart_->packed;
-  Tensor t = is_packed ? apart_->packed->unpack() : tensor_;
-  if (!is_packed && version_of(t) != version_) fail_written(t, *owner, what);
+  Unpacked saved = is_packed ? apart_->packed->unpack() : Unpacked{tensor_, version_};
+  if (saved.was_written()) fail_written(saved, *owner, what);
+  const Tensor& t = saved.tensor;
   Edge edge = is_result_ ? Edge{owner, result_input_} : apart_ ? apart_->edge : Edge();
   if (!edge || (is_result_ && result_input_ == no_history) || !thread_modes.grad_enabled) return t;
   Tensor with_history = bare_alias(t);

@@ -35,8 +35,6 @@ class SavedTensor {
   const PackedTensor* packed() const { return apart_ ? apart_->packed.get() : nullptr; }
 
  private:
-  [[noreturn]] void fail_written(const Tensor& t, const Node& owner, std::string_view what) const;
-
   /// Of what is kept without its history.
   struct Apart {
     std::shared_ptr<const PackedTensor> packed;  ///< what saved_tensor_hooks made of it, or null

@@ -16,7 +16,7 @@ namespace {
 
 struct Hooks {
   SavedTensorHooks::Pack pack;
-  SavedTensorHooks::Unpack unpack;
+  UnpackVersion unpack;
   bool is_in_body;
 };
 
@@ -33,17 +33,37 @@ WithoutSavedTensorHooks::~WithoutSavedTensorHooks() { leaves_hooks_out = before_
 void (*begin_saved_tensor_hooks_slot)() = nullptr;
 void (*end_saved_tensor_hooks_slot)() = nullptr;
 
-SavedTensorHooks::SavedTensorHooks(Pack pack, Unpack unpack) {
-  require(pack && unpack, "SavedTensorHooks: both pack and unpack must be given");
+namespace {
+
+void push_hooks(SavedTensorHooks::Pack pack, UnpackVersion unpack) {
   bool is_in_body = thread_modes.tracer != nullptr;
   if (is_in_body) begin_saved_tensor_hooks_slot();
   hooks_of_thread().push_back({std::move(pack), std::move(unpack), is_in_body});
 }
 
-SavedTensorHooks::~SavedTensorHooks() {
+void pop_hooks() {
   if (hooks_of_thread().back().is_in_body) end_saved_tensor_hooks_slot();
   hooks_of_thread().pop_back();
 }
+
+}  // namespace
+
+HooksWithVersions::HooksWithVersions(SavedTensorHooks::Pack pack, UnpackVersion unpack) {
+  push_hooks(std::move(pack), std::move(unpack));
+}
+HooksWithVersions::~HooksWithVersions() { pop_hooks(); }
+
+// A hook of the program gives any tensor: nothing is known of the one that was saved.
+SavedTensorHooks::SavedTensorHooks(Pack pack, Unpack unpack) {
+  require(pack && unpack, "SavedTensorHooks: both pack and unpack must be given");
+  push_hooks(std::move(pack), [unpack = std::move(unpack)](const std::shared_ptr<void>& data) {
+    Tensor t = unpack(data);
+    uint64_t version = t.defined() ? version_of(t) : 0;
+    return Unpacked{std::move(t), version};
+  });
+}
+
+SavedTensorHooks::~SavedTensorHooks() { pop_hooks(); }
 
 namespace {
 
@@ -88,11 +108,11 @@ struct AboveAutograd {
 
 }  // namespace
 
-Tensor PackedTensor::unpack() const {
+Unpacked PackedTensor::unpack() const {
   AboveAutograd code_of_the_program;
-  Tensor t = unpack_fn(data);
-  require(t.defined(), "the unpack hook of a saved tensor gave an undefined tensor");
-  return t;
+  Unpacked given = unpack_fn(data);
+  require(given.tensor.defined(), "the unpack hook of a saved tensor gave an undefined tensor");
+  return given;
 }
 
 }  // namespace tenon::autograd

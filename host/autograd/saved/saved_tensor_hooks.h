@@ -2,16 +2,33 @@
 #pragma once
 
 #include <tenon/autograd.h>
+#include "core/tensor/tensor_impl.h"
 
 namespace tenon::autograd {
 
+/// What an unpack hook gives, and the version that it had when it was saved.
+struct Unpacked {
+  Tensor tensor;
+  uint64_t version = 0;
+  bool was_written() const { return version_of(tensor) != version; }
+};
+using UnpackVersion = std::function<Unpacked(const std::shared_ptr<void>&)>;
+
 struct PackedTensor {
   std::shared_ptr<void> data;
-  SavedTensorHooks::Unpack unpack_fn;
+  UnpackVersion unpack_fn;
   /// Without data, dense: what `unpack` most likely gives. Undefined for one that was a fake.
   Tensor like;
   /// Throws UserError when the hook gives an undefined tensor.
-  Tensor unpack() const;
+  Unpacked unpack() const;
+};
+
+/// As SavedTensorHooks, for the library itself, which knows the versions of what it gives.
+class HooksWithVersions {
+ public:
+  HooksWithVersions(SavedTensorHooks::Pack pack, UnpackVersion unpack);
+  ~HooksWithVersions();
+  HooksWithVersions(const HooksWithVersions&) = delete;
 };
 
 /// While one lives, what nodes of this thread save goes through no hooks: for a tape that is not the

@@ -90,15 +90,24 @@ void run(const OpFunctions& f, tn_status* (*function)(void*, tn_op_call*), std::
   for (uint32_t i = 0; i < call.n_results; ++i) call.results[i] = Value::own(f.take(out[i]));
 }
 
+// One for each tensor, there or not, and for each element of a list.
+size_t count_gradients(const CallArgs& call) {
+  size_t n = 0;
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    const SchemaType& type = call.op->schema.args[i].type;
+    if (type.base != BaseType::tensor) continue;
+    n += call.args[i].tag == Tag::tensors ? call.args[i].count : !type.is_list;
+  }
+  return n;
+}
+
 std::vector<Tensor> derive(const OpFunctions& f, const CallArgs& call,
                            std::span<const Tensor> results, std::span<const Tensor> grads) {
   PluginArguments args(call);
   std::vector<tn_tensor*> result_heads, grad_heads;
   for (const Tensor& t : results) result_heads.push_back(t.head());
   for (const Tensor& t : grads) grad_heads.push_back(t.head());
-  std::vector<tn_tensor*> out;
-  for (const SchemaArg& arg : call.op->schema.args)
-    if (arg.type.base == BaseType::tensor && !arg.type.is_list) out.push_back(nullptr);
+  std::vector<tn_tensor*> out(count_gradients(call));
   tn_vjp_call c{sizeof(tn_vjp_call),
                 static_cast<uint32_t>(call.op->id),
                 args.size(),

@@ -8,7 +8,9 @@
 //
 // The captured graph has one node, app::norm. What results look like is found by running the function
 // on tensors without data; derivatives, and backends that get operations taken apart, see the
-// operations inside. Elsewhere the function just runs.
+// operations inside. Elsewhere the function just runs. It may write what it makes itself, no
+// argument. One that looks at data, as item() does, runs between two graphs; with fullgraph it is an error.
+// One with an autograd::Function inside runs as it is where gradients are computed.
 //
 // Unsafe: nothing looks at what else the function reads or does. What it captures, tensors among it,
 // is in compiled code what it was when that was compiled: give it as an argument instead. Its side
@@ -65,12 +67,26 @@ constexpr const char* schema_type() {
     static_assert(sizeof(allow_in_graph_takes_no_arguments_of_this_type<U>) > 0);
 }
 
+/// The result of an added op: a tensor or a tuple of tensors.
+template <class R>
+constexpr bool is_op_result = std::is_same_v<R, Tensor>;
+template <class... T>
+constexpr bool is_op_result<std::tuple<T...>> = (std::is_same_v<T, Tensor> && ...);
+
 template <class R>
 struct ResultSchema {
-  static std::string text() { return schema_type<R>(); }
+  static_assert(
+      is_op_result<R>,
+      "allow_in_graph: the function returns a type that is neither a Tensor nor a tuple of "
+      "Tensors, such as a std::vector<Tensor>; return a std::tuple with a Tensor for each "
+      "result");
+  static std::string text() { return "Tensor"; }
 };
 template <class... T>
 struct ResultSchema<std::tuple<T...>> {
+  static_assert(is_op_result<std::tuple<T...>>,
+                "allow_in_graph: the function returns a tuple with elements that are no Tensors; "
+                "return a std::tuple with a Tensor for each result");
   static std::string text() {
     std::string out;
     ((out += std::string(out.empty() ? "" : ", ") + schema_type<T>()), ...);
@@ -117,9 +133,9 @@ class AllowedFunction<R, std::tuple<P...>> {
 
 /// Makes `fn`, a function or lambda with parameters of known types, an operation called "ns::name" for
 /// the rest of the process. It takes tensors, lists of them, numbers, bools and texts, and gives a
-/// tensor, a vector of tensors or a tuple of tensors; results share no memory with arguments. Throws
-/// UserError for a name that is taken or of another form. Any thread; `fn` may be called on any
-/// threads at once.
+/// tensor or a tuple of up to eight tensors, no list of them: their number is a part of the graph.
+/// Results share no memory with arguments. Throws UserError for a name that is taken or of another
+/// form. Any thread; `fn` may be called on any threads at once.
 template <class F>
 auto allow_in_graph(const std::string& name, F fn) {
   using Fn = detail::OpFunction<F>;

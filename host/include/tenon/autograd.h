@@ -177,7 +177,8 @@ class TENON_API SavedTensorHooks {
 };
 
 /// Runs `f` without keeping what its backward needs, and runs it again in the backward pass. The
-/// random numbers of both runs are the same. `f` must not change anything outside.
+/// random numbers of both runs are the same. `f` must not change anything outside. What it writes
+/// after it was saved for the backward is refused there, as without a checkpoint.
 TENON_API std::vector<Tensor> checkpoint(
     std::function<std::vector<Tensor>(const std::vector<Tensor>&)> f,
     const std::vector<Tensor>& inputs);

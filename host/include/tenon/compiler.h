@@ -182,8 +182,8 @@ using CompiledCode = std::function<std::vector<Tensor>(const std::vector<Tensor>
 using BackendFunction =
     std::function<CompiledCode(const Graph& graph, std::span<const Tensor> examples)>;
 
-/// Registers a backend for this process. Throws UserError where the name is empty or taken, and
-/// lets what it throws itself pass as BackendError.
+/// Registers a backend for this process. Throws UserError where the name is empty or taken or the
+/// function is empty, and lets what that throws itself pass as BackendError.
 TENON_API void register_backend(const std::string& name, BackendFunction backend,
                                 std::vector<std::string> tags = {});
 

@@ -197,6 +197,7 @@ class TENON_API VjpCtx {
   VjpCtx(detail::OpValues values, std::span<const std::string> names,
          std::span<const Tensor> results)
       : values_(values), names_(names), results_(results) {}
+  /// A tensor argument; of a list: attr<TensorList>("name").
   Tensor input(size_t i) const { return detail::OpArgument<Tensor>::from(values_[i]); }
   /// The first arguments: auto [x, gate] = c.inputs<2>();
   template <size_t n>
@@ -211,7 +212,8 @@ class TENON_API VjpCtx {
     return detail::OpArgument<T>::from(values_[index_of(name)]);
   }
   const Tensor& result(size_t i = 0) const { return results_[i]; }
-  /// One gradient for each tensor argument; undefined where there is none.
+  /// One gradient for each tensor argument and for each element of a list, in the order of the
+  /// arguments; undefined where there is none.
   template <class... T>
   std::vector<Tensor> grads(T... gradients) const {
     return {std::move(gradients)...};
@@ -265,8 +267,9 @@ class TENON_API OpBuilder {
     decomposition_ = detail::returning(f);
     return *this;
   }
-  /// From VjpCtx and the gradients of the results, those of the tensor arguments. Kept for
-  /// autograd.
+  /// From VjpCtx and the gradients of the results, those of the tensor arguments: one for each
+  /// tensor and for each element of a list, in the order of the arguments, undefined where there is
+  /// none. Kept for autograd.
   template <class F>
   OpBuilder& vjp(F f) {
     vjp_ = [f](const VjpCtx& c, std::span<const Tensor> grads) {
@@ -353,6 +356,12 @@ template <class R, class... A>
 class Op<R(A...)> {
  public:
   constexpr explicit Op(const char* name) : name_(name) {}
+  Op(const Op& other) { *this = other; }
+  Op& operator=(const Op& other) {
+    name_ = other.name_;
+    found_.store(other.found_.load(std::memory_order_acquire), std::memory_order_release);
+    return *this;
+  }
   R operator()(A... args) const {
     std::array<detail::OpValue, sizeof...(A)> values{
         detail::OpArgument<std::remove_cvref_t<A>>::to(args)...};

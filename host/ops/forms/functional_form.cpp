@@ -57,9 +57,15 @@ void run_functional(const CallArgs& call) {
   run_on_copies(call, [&](uint32_t r, Tensor t) { call.results[r] = Value::own(std::move(t)); });
 }
 
+// An argument that was not given has no new content.
 void metas_of_functional(const CallArgs& call, Metas& metas) {
   FakeScope fakes;
-  run_on_copies(call, [&](uint32_t, const Tensor& t) { metas.add(meta_of(t)); });
+  run_on_copies(call, [&](uint32_t, const Tensor& t) {
+    if (t.defined())
+      metas.add(meta_of(t));
+    else
+      metas.add({}).defined = false;
+  });
 }
 
 Schema functional_schema(const OpEntry& op) {

@@ -54,7 +54,8 @@ typedef struct tn_vjp_call {
   uint32_t n_args, n_results, n_out, _r0;
   const tn_arg* args; tn_tensor* const* values;
   tn_tensor* const* results; tn_tensor* const* grads;  /* [n_results]; a gradient may be NULL */
-  tn_tensor** out;                     /* [n_out] one for each plain tensor argument, or NULL */
+  /* [n_out] one for each tensor argument and each element of a list, in order; may be NULL */
+  tn_tensor** out;
 } tn_vjp_call;
 
 enum { TN_OP_PT2_COMPLIANT = 1,        /* may enter graphs when only such ops are allowed */

@@ -60,7 +60,7 @@ struct vjp_call {
   tn_tensor* tensor_at(size_t i) const { return abi->values[args()[i].u.value]; }
   tn_tensor* result(size_t i) const { return abi->results[i]; }
   tn_tensor* grad(size_t i) const { return abi->grads[i]; }
-  /// The gradient of the i-th plain tensor argument.
+  /// The gradient of the i-th tensor among the arguments, where elements of lists count, too.
   void give(size_t i, tensor t) const { abi->out[i] = t.release(); }
 };
 

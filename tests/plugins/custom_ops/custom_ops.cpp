@@ -59,6 +59,19 @@ TENON_PLUGIN(p) {
           .kernel =
               [](const kernel_call& c) { c.give(0, call("aten.mul.Scalar", c.tensor_at(0), 2.0)); },
           .vjp = [](const vjp_call& c) { c.give(0, call("aten.mul.Scalar", c.grad(0), 2.0)); }});
+  add_op({.schema = "test_ops::first_of(Tensor[] xs, Tensor by) -> Tensor",
+          .like = 1,
+          .kernel =
+              [](const kernel_call& c) {
+                tn_tensor* first = c.values[c.args[0].u.values[0]];
+                c.give(0, call("aten.mul.Tensor", first, c.tensor_at(1)));
+              },
+          .vjp =
+              [](const vjp_call& c) {
+                tn_tensor* first = c.abi->values[c.args()[0].u.values[0]];
+                c.give(0, call("aten.mul.Tensor", c.grad(0), c.tensor_at(1)));
+                c.give(c.abi->n_out - 1, call("aten.mul.Tensor", c.grad(0), first));
+              }});
   add_op({.schema = "test_ops::lies(Tensor x) -> Tensor",
           .like = 0,
           .kernel = [](const kernel_call& c) {

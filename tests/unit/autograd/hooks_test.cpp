@@ -161,6 +161,36 @@ TEST(Checkpoint, AWrittenInputIsFound) {
   EXPECT_THAT(message_of([&] { y.backward(); }), HasSubstr("input 1 was modified in place"));
 }
 
+TEST(Checkpoint, AWriteToWhatTheRegionSavedIsFoundAsWithoutIt) {
+  auto region = [](const std::vector<Tensor>& in) {
+    Tensor t = in[0].exp();
+    t.mul_(4);
+    return std::vector<Tensor>{t};
+  };
+  Tensor x = leaf({0, 1}, {2});
+  std::string plain = message_of([&] { region({x * 1})[0].sum().backward(); });
+  EXPECT_THAT(plain,
+              HasSubstr("ExpBackward: its result 0 of shape [2], which its backward needs, was "
+                        "modified in place: it is at version 1, expected version 0"));
+  Tensor y = autograd::checkpoint(region, {x * 1})[0].sum();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(message_of([&] { y.backward({}, true); }), plain);
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(Checkpoint, TheRegionMayWriteBeforeItsTensorsAreSaved) {
+  auto region = [](const std::vector<Tensor>& in) {
+    Tensor t = in[0] * 3;
+    t.add_(1);
+    return std::vector<Tensor>{t.square()};
+  };
+  Tensor x = leaf({0, 1}, {2});
+  Tensor y = autograd::checkpoint(region, {x * 1})[0].sum();
+  for (int i = 1; i < 3; ++i) {
+    y.backward({}, true);
+    EXPECT_THAT(numbers(x.grad()), ElementsAre(6 * i, 24 * i));
+  }
+}
+
 TEST(Anomaly, ANanStopsThePassAndNamesTheOp) {
   Tensor x = leaf({-1}, {1});
   autograd::DetectAnomalyGuard detect;

@@ -226,6 +226,9 @@ TEST(Callables, ACallableOfTheProgramIsABackend) {
   EXPECT_EQ(compiled, 1);
   EXPECT_EQ(calls, 3);
   EXPECT_THAT(message_of([] { compiler::register_backend("eager", {}); }), HasSubstr("already"));
+  EXPECT_EQ(message_of([] { compiler::register_backend("of_nobody", {}); }),
+            "register_backend: the function of backend 'of_nobody' is empty; give one that can be "
+            "called");
 }
 
 TEST(Callables, ABackendOfTheProgramServesNumbersThatChange) {

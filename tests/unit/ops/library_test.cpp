@@ -46,6 +46,17 @@ TENON_LIBRARY(library_test, lib) {
         auto [x] = c.inputs<1>();
         return c.grads(dy * 2 + x * 0);
       });
+  lib.op("joined(Tensor[] xs, Tensor k) -> Tensor")
+      .meta([](TensorList xs, const Tensor&) {
+        return empty({xs[0].size(0) * static_cast<int64_t>(xs.size())}, xs[0].dtype());
+      })
+      .kernel([](TensorList xs, const Tensor& k) {
+        NoGradGuard off;
+        return cat(xs) * k;
+      })
+      .vjp([](const VjpCtx& c, const Tensor& dy) {
+        return c.grads(dy * c.input(1), (dy * c.result()).sum(0, true));
+      });
   lib.op("clip(Tensor x, float lo, float hi) -> Tensor")
       .formula<3>(
           [](auto x, auto lo, auto hi) { return select(x < lo, lo, select(x > hi, hi, x)); },
@@ -131,6 +142,30 @@ TEST(Library, TheVjpIsKept) {
   auto grads =
       custom_op_of(*op)->vjp({op, args, nullptr, 1, 1}, std::span(&x, 1), std::span(&grad, 1));
   EXPECT_THAT(grads.at(0).to_vector<float>(), ElementsAre(6, 8));
+}
+
+TEST(Library, AVjpGivesAGradientForEachElementOfAList) {
+  const Op<Tensor(const std::vector<Tensor>&, const Tensor&)> joined{"library_test::joined"};
+  Tensor x = ones({2}).requires_grad_(), k = ones({1}).requires_grad_();
+  EXPECT_EQ(
+      message_of<Error>([&] {
+        joined({x, x, x}, k).sum().backward();
+      }),
+      "library_test.joined.default: its vjp gave 2 gradients, expected 4: one for each tensor "
+      "argument and for each element of a list, in the order of the arguments, undefined where "
+      "there is none");
+  joined({x}, k).sum().backward();
+  EXPECT_THAT(x.grad().to_vector<float>(), ElementsAre(1, 1));
+  EXPECT_THAT(k.grad().to_vector<float>(), ElementsAre(2));
+}
+
+TEST(Library, CopiesOfAnOpAreTheSame) {
+  Op<Tensor(const Tensor&)> copy = twice;
+  EXPECT_THAT(copy(ones({2})).to_vector<float>(), ElementsAre(2, 2));
+  copy = Op<Tensor(const Tensor&)>{"library_test::none"};
+  EXPECT_THAT(message_of<Error>([&] { copy(ones({2})); }), HasSubstr("library_test::none"));
+  copy = twice;
+  EXPECT_THAT(copy(ones({2})).to_vector<float>(), ElementsAre(2, 2));
 }
 
 TEST(Library, WrongDescriptionsAreTold) {

@@ -112,6 +112,23 @@ TEST_F(UserCodeInPasses, CheckpointedRegionsAreCompiled) {
   EXPECT_EQ(runs, 4);
 }
 
+TEST_F(UserCodeInPasses, ACheckpointedRegionThatWritesWhatItSavedIsTheEnginesError) {
+  auto step = [] {
+    Tensor a = parameter({4});
+    auto region = [](const Tensors& in) {
+      Tensor t = in[0].exp();
+      t.mul_(4);
+      return Tensors{t};
+    };
+    autograd::checkpoint(region, {a * 2})[0].sum().backward();
+  };
+  std::string plain = message_of(step);
+  EXPECT_THAT(plain, testing::HasSubstr("ExpBackward: its result 0 of shape [4]"));
+  captures([&] {
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(message_of(step), plain);
+  });
+}
+
 // ---- marks of gradients
 
 TEST_F(UserCodeInPasses, AHookMayGiveAConjugate) {
