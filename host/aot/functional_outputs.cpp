@@ -58,8 +58,7 @@ void FunctionalOutputs::find_shared_results() {
   }
 }
 
-// A result has the layout that the original value had: writes may have given it another.
-uint32_t FunctionalOutputs::add_result(Tensor value, const GraphValue& seen) {
+Tensor FunctionalOutputs::laid_out_as(const GraphValue& seen, Tensor value) const {
   Dims sizes, strides;
   for (SymInt s : seen.meta.sizes) sizes.push_back(values_.symbols().renewed(s));
   for (SymInt s : seen.meta.strides) strides.push_back(values_.symbols().renewed(s));
@@ -71,7 +70,11 @@ uint32_t FunctionalOutputs::add_result(Tensor value, const GraphValue& seen) {
     value = copy(empty_strided(list_of(sizes), list_of(strides), value.dtype(), std::nullopt,
                                value.device()),
                  value);
-  results_.push_back(value);
+  return value;
+}
+
+uint32_t FunctionalOutputs::add_result(Tensor value, const GraphValue& seen) {
+  results_.push_back(laid_out_as(seen, std::move(value)));
   return static_cast<uint32_t>(results_.size() - 1);
 }
 
@@ -82,7 +85,11 @@ OutputRecipe FunctionalOutputs::view_recipe(OutputRecipe::Kind kind, uint32_t in
                                             const Tensor& start) {
   Tensor view = memory;
   for (const ViewStep& step : alias.chain) view = apply_view(step, view);
-  ensure(shares_storage(view, memory), "a view of the original graph is none of its memory");
+  require(
+      shares_storage(view, memory), ErrorCode::bad_file,
+      "the graph puts out what it says to share memory with another value, and {} makes a copy; "
+      "leave out the alias",
+      alias.chain.empty() ? "nothing" : alias.chain.back().op->name);
   SymInt own = in_elements_of(view.dtype(), sym_offset_of(start), start.dtype());
   return {kind, index, meta_of(view), sym_offset_of(view) - own};
 }

@@ -23,6 +23,9 @@ class FunctionalOutputs {
   /// Adds the recipes of outputs and of written inputs to `out` and returns the results of the
   /// functional graph that they refer to.
   std::vector<Tensor> describe();
+  /// `value` in the layout that `seen`, a value of the original graph, had: writes may have given it
+  /// another.
+  Tensor laid_out_as(const GraphValue& seen, Tensor value) const;
 
  private:
   void find_shared_results();

@@ -22,6 +22,8 @@
 #include "ops/op_ids.h"
 #include "ops/op_table.h"
 
+#include <tenon/ops/copy.h>
+
 #include <algorithm>
 
 namespace tenon {
@@ -37,6 +39,24 @@ bool is_view_by_another(const OpEntry& op) {
   auto is_tensor = [](const SchemaArg& arg) { return arg.type.base == BaseType::tensor; };
   return is_view && !op.def->view && can_decompose(op) &&
          std::ranges::count_if(op.schema.args, is_tensor) > 1;
+}
+
+bool binds_symbols(const Graph& graph, const Node& node) {
+  return std::ranges::any_of(graph.symbols, [&](const SymbolBinding& b) {
+    return graph.value(b.value).source == ValueSource::node && b.value >= node.first_result &&
+           b.value < node.first_result + node.n_results;
+  });
+}
+
+// What the node writes while gradients are off, where that has a gradient; else no_value.
+ValueId hidden_write(const Node& node, const FunctionalValues& values) {
+  auto grad = node.facts.find("grad");
+  bool is_off = grad != node.facts.end() && grad->second == "off";
+  if (!is_off || !(entry_of(node.op).mutated_args & 1) || node.args[0].tag != Tag::ref)
+    return no_value;
+  auto written = static_cast<ValueId>(node.args[0].payload);
+  const Base& base = values.base_of(values.alias(written));
+  return base.current.requires_grad() ? written : no_value;
 }
 
 }  // namespace
@@ -95,6 +115,7 @@ void Functionalizer::add_constants() {
 
 void Functionalizer::call(const OpEntry& op, const Node& node, std::span<const Value> args,
                           ValueId written) {
+  if (is_again_ && binds_symbols(graph_, node)) return copy_node(op, node, args);
   Value results[8];
   bool list = op.schema.returns_list();
   uint32_t n_results = list ? 1 : op.n_returns;
@@ -126,10 +147,47 @@ void Functionalizer::call(const OpEntry& op, const Node& node, std::span<const V
   }
 }
 
+// Sizes that data decides keep their names: tangents and what the wrapper makes are told by them.
+void Functionalizer::copy_node(const OpEntry& op, const Node& node, std::span<const Value> args) {
+  ArgumentLists lists;
+  std::vector<Value> refs(args.begin(), args.end());
+  map_arguments(
+      refs, lists, [this](const Tensor& t) { return recorder_.value_of(t); }, keep_numbers);
+  std::vector<GraphValue> results;
+  for (uint32_t r = 0; r < node.n_results; ++r) {
+    results.push_back(graph_.value(node.first_result + r));
+    results.back().alias_group = 0;
+    results.back().flags.user_output = false;
+  }
+  Graph& graph = recorder_.graph();
+  Node& copied = graph.node(graph.add_node(node.op, refs, std::move(results)));
+  const ValueId first = copied.first_result;
+  copied.where = node.where;
+  copied.module_path = node.module_path;
+  copied.is_backward = node.is_backward;
+  copied.facts = node.facts;
+  for (uint32_t r = 0; r < node.n_results; ++r) {
+    ValueId id = node.first_result + r;
+    const GraphValue& value = graph_.value(id);
+    values_.number(id) = value.scalar;
+    if (value.kind != ValueKind::tensor) continue;
+    Tensor fake = make_fake(value.meta, value.offset);
+    if (value.flags.requires_grad) mark_requires_grad(fake, true);
+    recorder_.rebind(fake, first + r);
+    values_.add_result(node, op, id, r, fake);
+  }
+  for (SymbolBinding b : graph_.symbols)
+    if (b.value >= node.first_result && b.value < node.first_result + node.n_results) {
+      b.value = b.value - node.first_result + first;
+      graph.symbols.push_back(b);
+    }
+}
+
 // What gradients must know of a node: whether they were on, and what may be computed again.
 void Functionalizer::follow_facts(const Node& node, std::optional<EnableGradGuard>& mode) {
   auto grad = node.facts.find("grad");
   if (grad != node.facts.end()) mode.emplace(grad->second == "on");
+  if (node.is_backward) mode.emplace(false);
   recorder_.region = region_of(node);
 }
 
@@ -192,17 +250,7 @@ void rank_tangents(const Graph& captured, Lowered& lowered) {
 
 }  // namespace
 
-// Parts may take more for granted of what depends on data than the op that they come from, which
-// checks its arguments itself: narrow with a tensor slices at a number that is surely in range.
-void Functionalizer::assert_assumptions() {
-  asserts_.skip_new();
-  auto assert_new = [this] { in_assertion_ ? asserts_.skip_new() : asserts_.emit(); };
-  recorder_.before_node = assert_new;
-  recorder_.on_node = [=](const CallArgs&, NodeId) { assert_new(); };
-}
-
-Lowered Functionalizer::run() {
-  out_.n_original_outputs = graph_.outputs().size();
+void Functionalizer::open_and_assert() {
   recorder_.opens = [this](const OpEntry& op) {
     const CustomOp* added = custom_op_of(op);
     // The view that a copy by place is made of is one to check.
@@ -211,7 +259,17 @@ Lowered Functionalizer::run() {
            (added && added->seen_through);
   };
   recorder_.on_tape = options_.training;
-  assert_assumptions();
+  // Parts may take more for granted of what depends on data than the op that they come from, which
+  // checks its arguments itself: narrow with a tensor slices at a number that is surely in range.
+  asserts_.skip_new();
+  auto assert_new = [this] { in_assertion_ ? asserts_.skip_new() : asserts_.emit(); };
+  recorder_.before_node = assert_new;
+  recorder_.on_node = [=](const CallArgs&, NodeId) { assert_new(); };
+}
+
+Lowered Functionalizer::run() {
+  out_.n_original_outputs = graph_.outputs().size();
+  open_and_assert();
   {
     RecordScope scope(recorder_);
     add_inputs();
@@ -230,7 +288,81 @@ Lowered Functionalizer::run() {
   out_.graph = finish();
   ShapeEnvScope symbols(*recorder_.shape_env());
   check_reach(*out_.graph, values_.written_inputs());
+  remove_writes(out_, options_);
   return std::move(out_);
+}
+
+// A node of a lowered graph. What gradients do not see of it stays known to second derivatives.
+void Functionalizer::lower_again(const Node& node) {
+  const OpEntry& op = entry_of(node.op);
+  require(
+      !op.mutated_args || !binds_symbols(graph_, node), ErrorCode::unsupported,
+      "{} writes what only the run knows the sizes of, in a graph with parts that write; call the "
+      "form that gives a new tensor",
+      op.name);
+  recorder_.is_backward = node.is_backward;
+  ValueId hidden = options_.is_differentiated() ? hidden_write(node, values_) : no_value;
+  lower_node(node);
+  if (node.facts.contains(older_history)) hidden = node.first_result;
+  if (hidden == no_value) return;
+  Graph& graph = recorder_.graph();
+  const Tensor& shown = values_.current(hidden);
+  for (const Tensor& t : {shown, values_.base_of(values_.alias(hidden)).current})
+    if (const GraphValue& value = graph.value(recorder_.value_of(t));
+        value.source == ValueSource::node)
+      graph.node(value.source_index).facts[older_history] = "yes";
+}
+
+// The graph's own copies into its inputs stay its end. Nobody looks at a tangent afterwards.
+void Functionalizer::write_inputs_again(const Lowered& lowered) {
+  bool writes_constant = false;
+  for (const Base& base : values_.bases()) {
+    if (base.generation == 0) continue;
+    bool is_input = base.position != no_value;
+    writes_constant |= !is_input && graph_.value(base.origin).source == ValueSource::constant;
+    if (!is_input || graph_.value(graph_.inputs()[base.input]).flags.tangent) continue;
+    bool is_meant = std::ranges::count(lowered.mutated_inputs, base.position);
+    require(is_meant, ErrorCode::unsupported,
+            "an argument of the compiled function is written by a part of an operation that the "
+            "program has added, by its derivative or by the rule of a joint pass; these may write "
+            "what they make themselves: let them write a clone of it");
+    copy_(recorder_.input_fake(base.position), base.current);
+  }
+  require(
+      !writes_constant, ErrorCode::unsupported,
+      "a tensor of the program is written by a part of an operation that the program has added, "
+      "by its derivative or by the rule of a joint pass; these may write what they make "
+      "themselves: let them write a clone of it");
+}
+
+// Results of the forward are what they are before the backward begins.
+void Functionalizer::run_again(Lowered& lowered) {
+  is_again_ = true;
+  open_and_assert();
+  FunctionalOutputs outputs(graph_, options_, recorder_, values_, out_);
+  results_.resize(graph_.outputs().size());
+  auto take_results = [&](size_t end) {
+    for (size_t i = 0; i < end; ++i)
+      if (ValueId id = graph_.outputs()[i];
+          id != no_value && values_.is_known(id) && !results_[i].defined())
+        results_[i] = outputs.laid_out_as(graph_.value(id), values_.current(id));
+  };
+  {
+    RecordScope scope(recorder_);
+    add_inputs();
+    add_constants();
+    ensure(out_.shared.empty(), "inputs of a lowered graph overlap");
+    for (NodeId n = 0; n < graph_.nodes().size(); ++n) {
+      if (graph_.node(n).is_backward && !recorder_.is_backward && lowered.derivative)
+        take_results(results_.size() - lowered.derivative->gradients.size());
+      lower_again(graph_.node(n));
+    }
+    take_results(results_.size());
+    write_inputs_again(lowered);
+    recorder_.before_node = {}, recorder_.on_node = {};
+  }
+  out_.mutated_inputs = lowered.mutated_inputs;
+  replace_graph(lowered, finish());
 }
 
 void simplify_lowered(Graph& graph, const LowerOptions& options) {
@@ -239,6 +371,44 @@ void simplify_lowered(Graph& graph, const LowerOptions& options) {
   canonicalize(graph, {.keep_forward_copies = keeps, .keep_ends_of_gradients = keeps});
   if (options.merge_expressions) merge_common_subexpressions(graph);
   if (options.remove_dead_code) remove_dead_code(graph, {.keep_random = true});
+}
+
+namespace {
+
+// Whether a node writes anything but the inputs of which that is known.
+bool writes(const Graph& graph, std::span<const uint32_t> mutated_inputs) {
+  auto is_known = [&](const Node& node) {
+    if (node.op != OpId::aten_copy__default || node.args[0].tag != Tag::ref) return false;
+    const GraphValue& written = graph.value(static_cast<ValueId>(node.args[0].payload));
+    return written.source == ValueSource::input &&
+           std::ranges::count(mutated_inputs, written.source_index) > 0;
+  };
+  return std::ranges::any_of(graph.nodes(), [&](const Node& node) {
+    bool in_body =
+        is_control_flow(entry_of(node.op)) && std::ranges::any_of(node.args, [](const Value& a) {
+          return a.tag == Tag::graph && writes(*a.as<Graph>(), {});
+        });
+    return in_body || (written_args(node) && !is_known(node));
+  });
+}
+
+}  // namespace
+
+void replace_graph(Lowered& lowered, std::shared_ptr<Graph> graph) {
+  for (OutputRecipe& recipe : lowered.outputs)
+    for (ViewStep& step : recipe.replay) step.args = graph->intern_args(step.args);
+  lowered.graph = std::move(graph);
+}
+
+bool remove_writes(Lowered& lowered, const LowerOptions& of_lowered) {
+  if (!writes(*lowered.graph, lowered.mutated_inputs)) return false;
+  LowerOptions options = of_lowered;
+  options.is_body_of_training = options.is_differentiated() || lowered.derivative;
+  options.training = options.keep_input_mutations = false;
+  std::shared_ptr<const Graph> before = lowered.graph;
+  Functionalizer(*before, options).run_again(lowered);
+  ensure(!writes(*lowered.graph, lowered.mutated_inputs), "a functional graph writes");
+  return true;
 }
 
 namespace {

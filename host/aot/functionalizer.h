@@ -30,16 +30,22 @@ class Functionalizer {
         values_(graph, options.training, std::move(symbols)) {}
 
   Lowered run();
+  /// The graph is that of `lowered`, whose nodes may write; a pure one takes its place, with the same
+  /// inputs and outputs.
+  void run_again(Lowered& lowered);
 
  private:
-  void assert_assumptions();
+  void open_and_assert();
   void add_shared_inputs();
   void add_input(uint32_t index);
   void add_inputs();
   void add_constants();
   void lower_node(const Node& node);
+  void lower_again(const Node& node);
+  void write_inputs_again(const Lowered& lowered);
   void follow_facts(const Node& node, std::optional<EnableGradGuard>& mode);
   void call(const OpEntry& op, const Node& node, std::span<const Value> args, ValueId written);
+  void copy_node(const OpEntry& op, const Node& node, std::span<const Value> args);
   std::shared_ptr<Graph> finish();
 
   void lower_control_flow(const Node& node, const OpEntry& op, std::vector<Value> args);
@@ -61,6 +67,7 @@ class Functionalizer {
   const LowerOptions& options_;
   GraphRecorder recorder_;
   AssertNodes asserts_{recorder_, ", which the graph takes for granted"};
+  bool is_again_ = false;
   bool in_assertion_ = false;  // the node that is lowered asserts something itself
   FunctionalValues values_;
   std::vector<Tensor> results_;

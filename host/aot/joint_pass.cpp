@@ -158,13 +158,13 @@ void register_joint_pass(std::string name, JointPass pass) {
 
 void JointGraph::rewrite(const Rule& rule) {
   require(static_cast<bool>(rule), "JointGraph::rewrite: expected a function, found none");
-  joint_.graph = Rewriting(*joint_.graph, rule).run();
+  replace_graph(joint_, Rewriting(*joint_.graph, rule).run());
   remove_dead_code(*joint_.graph, {.keep_random = true});
 }
 
 std::string JointGraph::text() const { return to_text(*joint_.graph); }
 
-void run_joint_pass(Lowered& joint) {
+void run_joint_pass(Lowered& joint, const LowerOptions& options) {
   const std::string& name = config::flags().functorch.joint_custom_pass;
   if (name.empty()) return;
   JointPass pass = pass_named(name);
@@ -176,6 +176,7 @@ void run_joint_pass(Lowered& joint) {
   } catch (const std::exception& error) {
     fail("functorch.joint_custom_pass: pass '{}' failed: {}", name, error.what());
   }
+  if (remove_writes(joint, options)) remove_dead_code(*joint.graph, {.keep_random = true});
   verify(*joint.graph);
   report::counter("aot.joint_passes").add();
 }

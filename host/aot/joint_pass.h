@@ -7,6 +7,6 @@ namespace tenon {
 
 /// Runs it over the joint graph, or nothing where the flag is empty. Throws UserError for a name
 /// that nobody registered.
-void run_joint_pass(Lowered& joint);
+void run_joint_pass(Lowered& joint, const LowerOptions& options);
 
 }  // namespace tenon

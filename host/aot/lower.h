@@ -113,6 +113,13 @@ Lowered lower_inference(const Graph& captured, const LowerOptions& options);
 /// done ahead.
 Lowered lower_training(const Graph& captured, LowerOptions options);
 
+/// Nodes of the lowered graph that write become functional ones: parts of ops that the program adds,
+/// their derivatives and the rules of passes may have some. Returns whether there were any. Throws
+/// UserError (unsupported) where they write an argument of the compiled function.
+bool remove_writes(Lowered& lowered, const LowerOptions& options);
+/// Another graph takes the place of the lowered one.
+void replace_graph(Lowered& lowered, std::shared_ptr<Graph> graph);
+
 /// The artifact of the original graph, over the artifact of the lowered one.
 std::shared_ptr<Artifact> wrap_inference(Lowered lowered, std::shared_ptr<Artifact> inner);
 

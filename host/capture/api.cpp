@@ -53,8 +53,9 @@ void finish_writes(const Tensor& real, std::string_view what, std::source_locati
 
 // Not that of operations, which ask fakes what they know.
 bool runs_body_code() {
-  return thread_modes.tracer &&
-         (thread_modes.include & ~thread_modes.exclude & bit(Key::trace)) != 0;
+  bool is_recorded =
+      thread_modes.tracer && (thread_modes.include & ~thread_modes.exclude & bit(Key::trace)) != 0;
+  return is_recorded && (thread_modes.follower || !recorder_of_thread().for_metas);
 }
 
 // The tensor to read from: itself, or what a fake stands for, as long as `t` is there.
@@ -67,6 +68,11 @@ const Tensor& readable(const Tensor& t, std::string_view what, std::source_locat
   if (passes_recorded_break(what, where))
     if (const Tensor& real = Follower::current()->walk().real_of(t); real.defined()) return real;
   Trace* trace = Trace::current();
+  require(
+      trace || !thread_modes.tracer, ErrorCode::unsupported,
+      "{} looks at data{}, inside of an operation that is recorded on tensors without data; choose "
+      "with tenon::where, or do it outside of the operation",
+      what, at_place(where));
   require(trace, ErrorCode::data_dependent,
           "{}: the tensor ({}) has no data: it belongs to a recording that is over, or to "
           "the meta device",

@@ -2,6 +2,8 @@
 #include "capture/body_scope.h"
 
 #include "core/error.h"
+#include "graph/record.h"
+#include "ops/op_table.h"
 
 #include <utility>
 
@@ -20,6 +22,19 @@ void BodyScope::check(const std::string& reason) {
           "{}, {}: a body runs where no data can be looked at; decide with cond or where, or move "
           "it out of the body",
           reason, innermost ? innermost->place_ : "");
+}
+
+void require_own_code(const GraphRecorder& recorder, const std::string& problem) {
+  const OpEntry* op = recorder.op_in_meta();
+  require(!op, ErrorCode::data_dependent,
+          "{}, inside of {}, which is run on tensors without data to find what its results look "
+          "like; choose with tenon::where, or do it outside of the operation",
+          problem, op ? op->name : "");
+  bool is_other = thread_modes.tracer && !thread_modes.follower && thread_modes.tracer != &recorder;
+  require(!is_other, ErrorCode::unsupported,
+          "{}, inside of an operation or a derivative that is recorded on tensors without data; "
+          "choose with tenon::where, or do it outside of the operation",
+          problem);
 }
 
 }  // namespace tenon

@@ -1,9 +1,11 @@
-// What holds while the body of a control flow op is recorded.
+// What holds while the body of a control flow op, or a part of an op, is recorded.
 #pragma once
 
 #include <string>
 
 namespace tenon {
+
+class GraphRecorder;
 
 /// Forbids looking at data on this thread: whoever tries ends with an error that names `place`.
 class BodyScope {
@@ -21,5 +23,10 @@ class BodyScope {
   std::string place_;
   const BodyScope* outer_;
 };
+
+/// Throws UserError where this thread runs parts of an op and no code of the body that `recorder`
+/// records: data_dependent where the op is asked what its results look like, and can be run instead;
+/// else unsupported.
+void require_own_code(const GraphRecorder& recorder, const std::string& problem);
 
 }  // namespace tenon

@@ -193,6 +193,7 @@ void Trace::graph_break(std::string_view what, std::source_location where, Break
           looks ? "return the value, or use tenon::where for a choice between tensors"
                 : "keep it out of the body, or leave out fullgraph",
           report::stack_if_verbose());
+  require_own_code(recorder_, problem);
   break_because(message("{}{}", what, at_place(where)));
 }
 
@@ -249,7 +250,7 @@ static bool is_strict(const ShapeEnv& env, const Expr* expr) {
 
 // Somebody asks for a number that depends on data: the segment ends, which shows it.
 std::optional<SymValue> Trace::look_at(const Expr* expr) {
-  bool is_recording = thread_modes.tracer == &recorder_ && !recorder_.is_in_meta();
+  bool is_recording = thread_modes.tracer == &recorder_ && !recorder_.op_in_meta();
   if (!is_recording || !may_look() || is_strict(*env_, expr)) return std::nullopt;
   break_because(message("the value of {} is asked for", env_->text(expr)));
   symbols_.learn_from_arguments(expr);

@@ -132,7 +132,7 @@ std::optional<StagedGraph> stage_graph(const Graph& graph, const BackendInfo& ba
       if (!joint->derivative)
         return StagedGraph{Kind::views_on_tape, *std::move(joint), {}, backend.debug_assert};
       // The user's pass sees both halves at once, tangents included.
-      run_joint_pass(*joint);
+      run_joint_pass(*joint, options);
       report::PhaseScope phase("partition");
       partition::Decision cut = partition::decide(*joint, backend.partitioner, budget);
       return StagedGraph{Kind::training, *std::move(joint), std::move(cut), backend.debug_assert};

@@ -9,6 +9,7 @@
 #include "graph/body.h"
 #include "graph/memory_budget.h"
 #include "graph/meta_cache.h"
+#include "graph/metas_of_parts.h"
 #include "graph/symbol_use.h"
 #include "ops/decompose.h"
 #include "ops/foreign_results.h"
@@ -251,11 +252,12 @@ void GraphRecorder::note_failure(const CallArgs& call, std::span<const Value> fa
 // False when the op has been run instead of being recorded.
 bool GraphRecorder::run_meta_of(const CallArgs& call, std::span<const Value> fake_args) {
   struct Inside {
-    bool &flag, before = std::exchange(flag, true);
-    ~Inside() { flag = before; }
+    const OpEntry *&op, *before;
+    ~Inside() { op = before; }
   };
   try {
-    Inside inside{in_meta_};
+    Inside inside{in_meta_, std::exchange(in_meta_, call.op)};
+    if (has_metas_of_parts(*call.op)) return run_meta_cached(call, run_parts_for_metas), true;
     FakeScope fakes;
     run_meta_cached(call, run_meta);
     return true;

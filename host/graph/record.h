@@ -95,9 +95,10 @@ class GraphRecorder {
   /// Whether gradients were on when the recorder was made: what its graphs must be run under. Nodes
   /// recorded under the other mode have the fact `grad`.
   bool grad_enabled() const { return grad_enabled_; }
-  /// Whether a meta function is running.
-  bool is_in_meta() const { return in_meta_; }
+  /// The op whose meta function is running, or null.
+  const OpEntry* op_in_meta() const { return in_meta_; }
   bool on_tape = false;      ///< ops arrive here from the tape, which knows what needs gradients
+  bool for_metas = false;    ///< only what results look like is wanted, the graph is thrown away
   bool is_backward = false;  ///< given to the nodes that follow
   /// Of the nodes that follow: the checkpointed region that they are in, or -1. Their fact
   /// `recompute`.
@@ -123,7 +124,8 @@ class GraphRecorder {
   std::vector<uint64_t> storage_ids_;  // by value
   std::vector<ValueId> values_before_;
   uint64_t id_;
-  bool in_meta_ = false, grad_enabled_ = thread_modes.grad_enabled;
+  const OpEntry* in_meta_ = nullptr;
+  bool grad_enabled_ = thread_modes.grad_enabled;
 };
 
 /// The checkpointed region of a node, -1 for none; its fact may come from a file.

@@ -19,7 +19,7 @@ namespace {
 /// The row of an added op; leaked, as rows are.
 struct CustomRow : OpDef {
   CustomOp op;
-  mutable std::atomic<bool> was_called{false};
+  mutable std::atomic<bool> was_called{false}, has_drawn{false};
 };
 
 const CustomRow& row_behind(const CallArgs& call) {
@@ -218,6 +218,15 @@ const OpEntry& add_custom_op(CustomOp op) {
 }
 
 const CustomOp* custom_op_of(const OpEntry& op) { return op.def ? op.def->custom : nullptr; }
+
+void note_drawing_parts(const OpEntry& op) {
+  static_cast<const CustomRow*>(op.def)->has_drawn.store(true, std::memory_order_relaxed);
+}
+
+bool has_drawing_parts(const OpEntry& op) {
+  return custom_op_of(op) &&
+         static_cast<const CustomRow*>(op.def)->has_drawn.load(std::memory_order_relaxed);
+}
 
 bool is_traced_through(const OpEntry& op) {
   const CustomOp* added = custom_op_of(op);

@@ -26,7 +26,8 @@ struct CustomOp {
   std::function<void(const CallArgs&, Metas&)> meta;
   std::function<void(const CallArgs&)> kernel;  ///< CPU; fills the results
   std::function<void(const CallArgs&)> decomp;  ///< calls other ops, on fakes too
-  /// The gradient for each tensor argument, undefined where there is none.
+  /// The gradient for each tensor argument and each element of a list, in the order of the
+  /// arguments; undefined where there is none.
   std::function<std::vector<Tensor>(const CallArgs&, std::span<const Tensor> results,
                                     std::span<const Tensor> grads)>
       vjp;
@@ -40,6 +41,11 @@ const OpEntry& add_custom_op(CustomOp op);
 
 /// What an op was made of, or null for ops of Tenon. In-place forms have none of their own.
 const CustomOp* custom_op_of(const OpEntry& op);
+
+/// An added op without a tag for it can draw random numbers in its parts: noted when they are first
+/// recorded to know what its results look like. Any thread.
+void note_drawing_parts(const OpEntry& op);
+bool has_drawing_parts(const OpEntry& op);
 
 /// A function of allow_in_graph that captured graphs do not hold as one node, by flag
 /// dynamo.allowed_functions_module_string_ignorelist.

@@ -89,11 +89,22 @@ void Trace::attach_outside(std::string_view what, const WaitingFunction& functio
 
 namespace {
 
+// Whoever runs the operation that it is a part of runs it.
+std::vector<Tensor> record_for_metas(FunctionCall& call) {
+  std::vector<Tensor> results = call.run_forward().results;
+  const std::vector<uint32_t>& fixed = call.waiting()->kinds().fixed;
+  for (uint32_t r = 0; r < results.size(); ++r)
+    if (results[r].defined() && std::ranges::find(fixed, r) == fixed.end())
+      mark_requires_grad(results[r], true);
+  return results;
+}
+
 std::vector<Tensor> record_function(FunctionCall& call) {
   BodyScope::check(message("{} has a derivative of its own", call.name));
   Follower* follower = Follower::current();
+  if (!follower && recorder_of_thread().for_metas) return record_for_metas(call);
   Trace* trace = follower ? nullptr : Trace::current();
-  require(follower || trace, ErrorCode::unsupported,
+  require(follower || (trace && trace->records(recorder_of_thread())), ErrorCode::unsupported,
           "{}: a function with a derivative of its own cannot be recorded into a graph", call.name);
   if (is_on_own_tape()) return call.run(call.inputs);
   FunctionTensors tensors = call.run_forward();

@@ -51,7 +51,7 @@ Lowered joint_of(const Graph& captured, const Lowering& lowering) {
   require(joint.derivative.has_value(),
           "no result of this model needs a gradient: no input is marked requires_grad; stages "
           "joint, forward and backward are those of models with weights to train");
-  run_joint_pass(joint);
+  run_joint_pass(joint, lowering.options);
   return joint;
 }
 

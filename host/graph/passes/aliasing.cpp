@@ -2,6 +2,7 @@
 #include "graph/passes/aliasing.h"
 
 #include "graph/control_flow.h"
+#include "ops/custom_op.h"
 #include "ops/op_ids.h"
 
 #include <algorithm>
@@ -89,11 +90,19 @@ bool tells_aliases(const Graph& graph) {
   });
 }
 
+bool draws_numbers(const Node& node) {
+  const OpEntry& op = entry_of(node.op);
+  if ((op.tags & TN_TAG_RANDOM) || has_drawing_parts(op)) return true;
+  return std::ranges::any_of(node.args, [](const Value& a) {
+    return a.tag == Tag::graph && std::ranges::any_of(a.as<Graph>()->nodes(), draws_numbers);
+  });
+}
+
 bool is_pure(const Node& node) {
   const OpEntry& op = entry_of(node.op);
-  constexpr uint64_t impure = TN_TAG_INPLACE | TN_TAG_RANDOM | TN_TAG_DATA_DEPENDENT |
-                              TN_TAG_SIDE_EFFECT | TN_TAG_HIGHER_ORDER | TN_TAG_NONDETERMINISTIC;
-  return !(op.tags & impure) && written_args(node) == 0 && op.n_returns > 0;
+  constexpr uint64_t impure = TN_TAG_INPLACE | TN_TAG_DATA_DEPENDENT | TN_TAG_SIDE_EFFECT |
+                              TN_TAG_HIGHER_ORDER | TN_TAG_NONDETERMINISTIC;
+  return !(op.tags & impure) && written_args(node) == 0 && op.n_returns > 0 && !draws_numbers(node);
 }
 
 static bool is_check(const OpEntry& op) {
@@ -106,7 +115,7 @@ bool has_effects(const Graph& graph, bool random, bool checks) {
   for (const Node& node : graph.nodes()) {
     const OpEntry& op = entry_of(node.op);
     if ((op.tags & TN_TAG_SIDE_EFFECT) && (checks || !is_check(op))) return true;
-    if (random && (op.tags & TN_TAG_RANDOM)) return true;
+    if (random && draws_numbers(node)) return true;
     uint64_t written = written_args(node);
     for (size_t i = 0; i < node.args.size(); ++i) {
       const Value& arg = node.args[i];

@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include <tenon/allow_in_graph.h>
+
 namespace tenon {
 namespace {
 
@@ -49,6 +51,44 @@ TEST(LowerWrites, OpsWithoutAFunctionalRowRunOnCopies) {
   %z: f32[3, 4] strides [1, 3] = aten.add.Scalar(%t, 0)
   output %z, %w
 )");
+}
+
+// Ops that a program adds are opened while the graph is lowered; what their parts write is, too.
+TEST(LowerWrites, PartsOfAnAddedOpAreFunctional) {
+  compiler::allow_in_graph("lower_writes::fill", [](const Tensor& x) {
+    Tensor t = zeros(x.sizes());
+    t.slice(0, 0, 1).copy_(x.slice(0, 0, 1));
+    return t;
+  });
+  std::string text = R"(
+  input %x: f32[3]
+  %a: f32[3] = lower_writes.fill.default(%x)
+  %w: f32[3] = aten.add_.Tensor(%x, %a)
+  output %a
+)";
+  expect_same(text);
+  for (bool keeps : {false, true}) {
+    Lowered lowered = lower_inference(*graph_of(text), {.keep_input_mutations = keeps});
+    size_t n_writes = 0;
+    for (const Node& node : lowered.graph->nodes()) n_writes += written_args(node) != 0;
+    EXPECT_EQ(n_writes, keeps) << to_text(*lowered.graph);
+    EXPECT_EQ(lowered.mutated_inputs.size(), keeps);
+  }
+}
+
+TEST(LowerWrites, PartsOfAnAddedOpWriteNoArgument) {
+  compiler::allow_in_graph("lower_writes::changes", [](const Tensor& x) {
+    Tensor part = x.slice(0, 0, 1);
+    part.add_(1);
+    return x * 2;
+  });
+  auto graph = graph_of(R"(
+  input %x: f32[3]
+  %a: f32[3] = lower_writes.changes.default(%x)
+  output %a
+)");
+  EXPECT_THAT(message_of([&] { lower_inference(*graph, {}); }),
+              HasSubstr("let them write a clone of it"));
 }
 
 TEST(LowerWrites, SeveralArgumentsAreWritten) {

@@ -33,6 +33,11 @@ const auto& scaled() {
 }
 Tensor plain_scaled(const Tensor& x) { return x.sin() * 2.0 + 1.0 + 1.0; }
 
+// Others do not compile.
+static_assert(detail::is_op_result<Tensor> && detail::is_op_result<std::tuple<Tensor, Tensor>>);
+static_assert(!detail::is_op_result<std::vector<Tensor>> && !detail::is_op_result<int> &&
+              !detail::is_op_result<std::tuple<Tensor, int>>);
+
 class AllowInGraph : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Backends, AllowInGraph, testing::Values("eager", "aot_eager", "inductor"),
                          [](const auto& test) { return std::string(test.param); });
@@ -122,8 +127,25 @@ TEST(AllowInGraphErrors, NamesAreCheckedAndDataIsOutOfReach) {
     return x.sum().item<float>() > 0 ? x + 1.0 : x - 1.0;
   });
   EXPECT_EQ(values(looks(ones({1}))), std::vector<float>{2});
-  auto f = compile([&](const Tensor& x) { return looks(x); }, {.backend = "eager"});
-  EXPECT_NE(message_of([&] { f(ones({1})); }), "no error");
+  auto body = [&](const Tensor& x) { return looks(x); };
+  auto whole = compile(body, {.backend = "eager", .fullgraph = true});
+  EXPECT_THAT(message_of([&] { whole(ones({1})); }), HasSubstr("looks at data"));
+  auto never = config::patch({{"shapes.no_data_dependent_graph_break", true}});
+  auto f = compile(body, {.backend = "eager"});
+  EXPECT_THAT(message_of([&] { f(ones({1})); }),
+              HasSubstr("looks at data, inside of allowed.looks"));
+}
+
+// What it looks at is there when it runs between two graphs.
+TEST(AllowInGraphErrors, WhatLooksAtDataIsAGraphBreak) {
+  auto chooses = compiler::allow_in_graph("allowed::chooses", [](const Tensor& x) {
+    return x.sum().item<float>() > 0 ? x + 1.0 : x - 1.0;
+  });
+  auto body = [&](const Tensor& x) { return chooses(x * 2.0) * 3.0; };
+  Explanation found = explain(body, ones({1}));
+  ASSERT_EQ(found.graph_count(), 2u);
+  EXPECT_THAT(found.break_reasons, ElementsAre(HasSubstr("allowed.chooses")));
+  EXPECT_EQ(values(compile(body, {.backend = "aot_eager"})(ones({1}))), std::vector<float>{9});
 }
 
 }  // namespace

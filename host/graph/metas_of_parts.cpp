@@ -1,0 +1,45 @@
+// What results of an added op look like, where only its function says so.
+#include "graph/metas_of_parts.h"
+
+#include "core/sym/shape_env.h"
+#include "core/tensor/stand_in.h"
+#include "graph/passes/aliasing.h"
+#include "graph/record.h"
+#include "ops/custom_op.h"
+#include "ops/op_kernels.h"
+#include "ops/op_table.h"
+
+#include <algorithm>
+
+namespace tenon {
+
+// A function of the program says what its results look like by being run.
+bool has_metas_of_parts(const OpEntry& op) {
+  const OpDef& def = *op.def;
+  return custom_op_of(op) && def.decomp && !def.meta.metas && !def.formula && !op.functional;
+}
+
+// It may have what only recordings know: control flow, functions with derivatives of their own. So it
+// is recorded, on inputs that lie where the arguments lie.
+void run_parts_for_metas(const CallArgs& call) {
+  GraphRecorder recorder(recorder_of_thread().shape_env());
+  recorder.for_metas = true;
+  std::vector<std::pair<Tensor, Tensor>> known;
+  recorder.import = [&](const Tensor& outer) {
+    auto found = std::ranges::find_if(known, [&](auto& k) { return same_head(k.first, outer); });
+    if (found != known.end()) return found->second;
+    GraphValue value;
+    value.flags.requires_grad = outer.requires_grad();
+    Tensor own = recorder.add_input(meta_of(outer), sym_offset_of(outer), std::move(value),
+                                    impl_of(outer)->storage_ref);
+    if (is_wrapped_number(outer)) impl_of(own)->ensure_extra().wrapped_number = true;
+    return known.emplace_back(outer, own).second;
+  };
+  RecordScope scope(recorder);
+  BelowAutocast as_given;
+  call.op->def->decomp.call(call);
+  return_mutated(call);
+  if (std::ranges::any_of(recorder.graph().nodes(), draws_numbers)) note_drawing_parts(*call.op);
+}
+
+}  // namespace tenon
