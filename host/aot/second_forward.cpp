@@ -29,13 +29,6 @@ namespace {
 
 using Need = SecondForward::Need;
 
-bool draws(const Node& node) {
-  if (entry_of(node.op).tags & TN_TAG_RANDOM) return true;
-  return std::ranges::any_of(node.args, [](const Value& a) {
-    return a.tag == Tag::graph && has_effects(*a.as<Graph>(), /*random=*/true);
-  });
-}
-
 bool normalizes_by_batch(const Node& node) {
   if (node.op != OpId::aten__native_batch_norm_legit_functional_default) return false;
   const Value& training = node.args[5];
@@ -55,7 +48,7 @@ class Wanted {
 
   /// Whether the node has to run; if so, what it reads is wanted. Nodes come last one first.
   bool visit(const Node& node) {
-    Need most = draws(node) ? Need::value : Need::nothing;
+    Need most = draws_numbers(node) ? Need::value : Need::nothing;
     for (uint32_t r = 0; r < node.n_results; ++r) most = std::max(most, of(node.first_result + r));
     if (most == Need::nothing) return false;
     for (uint32_t i = 0; i < node.args.size(); ++i) {
@@ -84,7 +77,7 @@ bool has_older_history(const Graph& graph, ValueId v) {
 
 }  // namespace
 
-bool draws_random(const Graph& graph) { return std::ranges::any_of(graph.nodes(), draws); }
+bool draws_random(const Graph& graph) { return std::ranges::any_of(graph.nodes(), draws_numbers); }
 
 SecondForward::SecondForward(std::shared_ptr<const Graph> joint, const Derivative& derivative)
     : joint_(std::move(joint)), needs_(derivative.n_primals) {

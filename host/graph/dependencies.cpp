@@ -19,8 +19,7 @@ struct Accesses {
 };
 
 bool has_effect(const Node& node) {
-  constexpr uint64_t ordered = TN_TAG_SIDE_EFFECT | TN_TAG_RANDOM;
-  if (entry_of(node.op).tags & ordered) return true;
+  if ((entry_of(node.op).tags & TN_TAG_SIDE_EFFECT) || draws_numbers(node)) return true;
   return std::any_of(node.args.begin(), node.args.end(), [](const Value& a) {
     return a.tag == Tag::opaque ||
            (a.tag == Tag::graph && has_effects(*a.as<Graph>(), /*random=*/true));

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/sym/cost_hint.h"
+#include "graph/passes/aliasing.h"
 #include "graph/passes/passes.h"
 #include "graph/record.h"
 #include "ops/op_table.h"
@@ -122,7 +123,7 @@ class Viewer {
     call.target = op.name;
     call.tag = node.is_backward ? JointNode::Tag::backward : JointNode::Tag::forward;
     call.effect = (op.tags & TN_TAG_SIDE_EFFECT) != 0 || written_args(node) != 0;
-    call.draws = (op.tags & TN_TAG_RANDOM) != 0;
+    call.draws = draws_numbers(node);
     call.binds_symbol = binds_symbol_[n];
     call.builtin = is_builtin(op.name);
     note_region(node, call);

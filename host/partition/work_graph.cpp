@@ -28,7 +28,7 @@ WorkGraph::WorkGraph(const JointGraph& graph, bool merge_equal) : joint_(&graph)
     recompute_.push_back(n.recompute);
     auto [entry, fresh] = known.try_emplace(n.target, uint16_t{0});
     if (fresh && !n.target.empty()) entry->second = classes_of(n.target);
-    classes_.push_back(entry->second);
+    classes_.push_back(entry->second | (n.draws ? class_seeded | class_keep : 0));
   }
   drop_dead();
   if (merge_equal) merge_equal_calls();

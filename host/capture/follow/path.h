@@ -11,6 +11,7 @@
 #pragma once
 
 #include "capture/recording.h"
+#include "ops/custom_op.h"
 #include "ops/op_table.h"
 
 #include <atomic>
@@ -28,7 +29,7 @@ class FrameStore;
 
 /// Whether something of a run is left besides the results: writes, or random numbers that were drawn.
 inline bool has_effect(const OpEntry& op, std::span<const Value> args) {
-  return written_args(op, args) != 0 || (op.tags & TN_TAG_RANDOM) != 0;
+  return written_args(op, args) != 0 || (op.tags & TN_TAG_RANDOM) != 0 || has_drawing_parts(op);
 }
 /// Whether a node only asserts what the recording took for granted about numbers; no operation of
 /// the body.

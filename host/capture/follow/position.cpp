@@ -268,14 +268,15 @@ std::string Position::difference(const CallArgs& call) {
 
 // ---- other paths
 
-// What the body still holds of a part that has run is a result of it there too.
-bool Position::gives_what_is_held(const Path::Part& mine, const Path::Part& other,
-                                  const Path& others) const {
-  return std::ranges::all_of(mine.outputs, [&](uint32_t o) {
-    const Tensor& t = frame_->objects[o];
+// What the body still holds of a part that has run is a result of it in the other path too.
+static bool gives_what_is_held(const Frame& frame, const Path& mine, const Path& other,
+                               size_t part) {
+  std::span<const uint32_t> there = other.parts()[part].outputs;
+  return std::ranges::all_of(mine.parts()[part].outputs, [&](uint32_t o) {
+    const Tensor& t = frame.objects[o];
     bool is_held = t.defined() && t.head()->references.load(std::memory_order_relaxed) > 1;
-    uint32_t there = others.object_of(path().objects()[o].value);
-    return !is_held || std::ranges::find(other.outputs, there) != other.outputs.end();
+    uint32_t same = other.object_of(mine.objects()[o].value);
+    return !is_held || std::ranges::find(there, same) != there.end();
   });
 }
 
@@ -287,7 +288,7 @@ bool Position::may_change_to(const PathVersion& other, size_t n_parts) const {
   if (other.path->shared_steps(path()) < next_ || frame_->slots.size() > other.slot_guards.size())
     return false;
   for (size_t i = 0; i < n_parts; ++i)
-    if (!gives_what_is_held(mine[i], others[i], *other.path)) return false;
+    if (!gives_what_is_held(*frame_, path(), *other.path, i)) return false;
   for (size_t i = 0; i < frame_->slots.size(); ++i)
     if (!other.slot_guards[i].holds(frame_->slots[i])) return false;
   if (other.path->numbers().empty()) return true;

@@ -115,8 +115,6 @@ class Position {
   std::string failed_condition() const;
   bool given_numbers_hold() const;
   std::vector<int64_t> numbers_for(const Path& other) const;
-  bool gives_what_is_held(const Path::Part& mine, const Path::Part& other,
-                          const Path& others) const;
   bool takes_slot(uint32_t slot, const Tensor& given);
   bool takes_sizes(uint32_t slot, const Tensor& given);
   void number_known_tensors();

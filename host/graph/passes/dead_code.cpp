@@ -110,7 +110,7 @@ class DeadCode {
   bool is_needed(const Node& node) const {
     const OpEntry& op = entry_of(node.op);
     if (op.tags & TN_TAG_SIDE_EFFECT) return !asserts_the_known(node);
-    if (options_.keep_random && (op.tags & TN_TAG_RANDOM)) return true;
+    if (options_.keep_random && draws_numbers(node)) return true;
     for (uint32_t r = 0; r < node.n_results; ++r)
       if (value_[node.first_result + r]) return true;
     for (const Value& arg : node.args) {
