@@ -16,6 +16,7 @@
 #include "autograd/saved/saved_tensor_hooks.h"
 #include "core/error.h"
 #include "graph/control_flow.h"
+#include "graph/passes/aliasing.h"
 #include "graph/passes/passes.h"
 #include "ops/custom_op.h"
 #include "ops/decompose.h"
@@ -25,6 +26,7 @@
 #include <tenon/ops/copy.h>
 
 #include <algorithm>
+#include <ranges>
 
 namespace tenon {
 
@@ -375,20 +377,34 @@ void simplify_lowered(Graph& graph, const LowerOptions& options) {
 
 namespace {
 
-// Whether a node writes anything but the inputs of which that is known.
+// The input that a node copies into as a whole, or no_value; ops may have given that very input back.
+uint32_t input_copied_into(const Graph& graph, const Node& node) {
+  if (node.op != OpId::aten_copy__default || node.args[0].tag != Tag::ref) return no_value;
+  const GraphValue& written = graph.value(static_cast<ValueId>(node.args[0].payload));
+  if (written.source == ValueSource::input) return written.source_index;
+  for (uint32_t i = 0; i < graph.inputs().size() && written.alias_group; ++i) {
+    const GraphValue& input = graph.value(graph.inputs()[i]);
+    if (input.alias_group == written.alias_group && same_meta(input, written)) return i;
+  }
+  return no_value;
+}
+
+// A vector has no channels whose statistics a normalisation could write.
+bool writes_nothing(const Graph& graph, const Node& node) {
+  return updates_statistics(entry_of(node.op), node.args) &&
+         graph.value(static_cast<ValueId>(node.args[0].payload)).meta.sizes.size() < 2;
+}
+
+// Whether a node writes anything but the last content of inputs that the graph is known to write.
 bool writes(const Graph& graph, std::span<const uint32_t> mutated_inputs) {
-  auto is_known = [&](const Node& node) {
-    if (node.op != OpId::aten_copy__default || node.args[0].tag != Tag::ref) return false;
-    const GraphValue& written = graph.value(static_cast<ValueId>(node.args[0].payload));
-    return written.source == ValueSource::input &&
-           std::ranges::count(mutated_inputs, written.source_index) > 0;
-  };
-  return std::ranges::any_of(graph.nodes(), [&](const Node& node) {
+  std::vector<uint32_t> known(mutated_inputs.begin(), mutated_inputs.end());
+  return std::ranges::any_of(graph.nodes() | std::views::reverse, [&](const Node& node) {
     bool in_body =
         is_control_flow(entry_of(node.op)) && std::ranges::any_of(node.args, [](const Value& a) {
           return a.tag == Tag::graph && writes(*a.as<Graph>(), {});
         });
-    return in_body || (written_args(node) && !is_known(node));
+    bool writes_here = written_args(node) && !writes_nothing(graph, node);
+    return in_body || (writes_here && !std::erase(known, input_copied_into(graph, node)));
   });
 }
 
