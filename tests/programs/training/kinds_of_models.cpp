@@ -5,7 +5,6 @@
 #include <tenon/optim.h>
 
 #include <map>
-#include <thread>
 
 namespace tenon::programs {
 namespace {
@@ -339,10 +338,9 @@ TENON_PROGRAM(StepsInAThreadOfTheirOwn, 8) {
     return loss.detach();
   });
   std::vector<Tensor> losses(6);
-  std::thread worker([&] {
+  in_threads(1, [&](int) {
     for (int i = 0; i < 6; ++i) losses[i] = step(halves({4, 3}, i), halves({4, 1}, i));
   });
-  worker.join();
   for (auto& l : losses) run.log(l);
   run.log(step(halves({4, 3}), halves({4, 1})));
   log_weights(run, net);

@@ -158,9 +158,9 @@ TENON_PROGRAM(AQueueOfKeys, 8) {
     return loss.detach();
   });
   for (int i = 0; i < 7; ++i) run.log(step(halves({2, 3}, i)), at);
-  run.log(queue);
-  log_weights(run, query);
-  log_weights(run, key);
+  run.log(coarse(queue));
+  for (const auto* net : {&query, &key})
+    for (const Tensor& p : net->parameters()) run.log(coarse(p.detach()));
 }
 
 // Two passes in a step: up along the gradient, and down from where they started.
