@@ -84,12 +84,14 @@ OutputRecipe FunctionalOutputs::view_recipe(OutputRecipe::Kind kind, uint32_t in
                                             const Alias& alias, const Tensor& memory,
                                             const Tensor& start) {
   Tensor view = memory;
-  for (const ViewStep& step : alias.chain) view = apply_view(step, view);
-  require(
-      shares_storage(view, memory), ErrorCode::bad_file,
-      "the graph puts out what it says to share memory with another value, and {} makes a copy; "
-      "leave out the alias",
-      alias.chain.empty() ? "nothing" : alias.chain.back().op->name);
+  for (const ViewStep& step : alias.chain) {
+    view = apply_view(step, view);
+    require(
+        shares_storage(view, memory), ErrorCode::bad_file,
+        "the graph puts out what it says to share memory with another value, and {} makes a copy; "
+        "leave out the alias",
+        step.op->name);
+  }
   SymInt own = in_elements_of(view.dtype(), sym_offset_of(start), start.dtype());
   return {kind, index, meta_of(view), sym_offset_of(view) - own};
 }

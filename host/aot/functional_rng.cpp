@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "graph/copy.h"
+#include "graph/passes/aliasing.h"
 #include "ops/counter_based.h"
 
 #include <tenon/ops/create.h>
@@ -21,14 +22,9 @@ namespace {
 
 bool draws(const Node& node) { return (entry_of(node.op).tags & TN_TAG_RANDOM) != 0; }
 
-bool draws_anywhere(const Graph& graph) {
-  return std::ranges::any_of(graph.nodes(), draws) ||
-         std::ranges::any_of(graph.subgraphs, [](const auto& g) { return draws_anywhere(*g); });
-}
-
 void refuse_drawing_subgraphs(const Graph& graph) {
   for (const std::shared_ptr<Graph>& inner : graph.subgraphs)
-    require(!draws_anywhere(*inner), ErrorCode::unsupported,
+    require(!draws_numbers(*inner), ErrorCode::unsupported,
             "functorch.functionalize_rng_ops: an op draws random numbers inside of a sub-graph, "
             "where seed and offset cannot be given to it; set the flag to false for this function");
 }

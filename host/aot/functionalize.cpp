@@ -16,6 +16,7 @@
 #include "autograd/saved/saved_tensor_hooks.h"
 #include "core/error.h"
 #include "graph/control_flow.h"
+#include "graph/copy.h"
 #include "graph/passes/aliasing.h"
 #include "graph/passes/passes.h"
 #include "ops/custom_op.h"
@@ -164,10 +165,7 @@ void Functionalizer::copy_node(const OpEntry& op, const Node& node, std::span<co
   Graph& graph = recorder_.graph();
   Node& copied = graph.node(graph.add_node(node.op, refs, std::move(results)));
   const ValueId first = copied.first_result;
-  copied.where = node.where;
-  copied.module_path = node.module_path;
-  copied.is_backward = node.is_backward;
-  copied.facts = node.facts;
+  label_as(node, copied);
   for (uint32_t r = 0; r < node.n_results; ++r) {
     ValueId id = node.first_result + r;
     const GraphValue& value = graph_.value(id);
@@ -205,7 +203,7 @@ void Functionalizer::lower_node(const Node& node) {
     lower_write(node, op, args);
   else if (is_control_flow(op))
     lower_control_flow(node, op, std::move(args));
-  else if (updates_statistics(node, op))
+  else if (updates_statistics(graph_, node))
     lower_normalization(node, op, args);
   else
     call(op, node, args, no_value);
@@ -389,12 +387,6 @@ uint32_t input_copied_into(const Graph& graph, const Node& node) {
   return no_value;
 }
 
-// A vector has no channels whose statistics a normalisation could write.
-bool writes_nothing(const Graph& graph, const Node& node) {
-  return updates_statistics(entry_of(node.op), node.args) &&
-         graph.value(static_cast<ValueId>(node.args[0].payload)).meta.sizes.size() < 2;
-}
-
 // Whether a node writes anything but the last content of inputs that the graph is known to write.
 bool writes(const Graph& graph, std::span<const uint32_t> mutated_inputs) {
   std::vector<uint32_t> known(mutated_inputs.begin(), mutated_inputs.end());
@@ -403,7 +395,7 @@ bool writes(const Graph& graph, std::span<const uint32_t> mutated_inputs) {
         is_control_flow(entry_of(node.op)) && std::ranges::any_of(node.args, [](const Value& a) {
           return a.tag == Tag::graph && writes(*a.as<Graph>(), {});
         });
-    bool writes_here = written_args(node) && !writes_nothing(graph, node);
+    bool writes_here = entry_of(node.op).mutated_args || updates_statistics(graph, node);
     return in_body || (writes_here && !std::erase(known, input_copied_into(graph, node)));
   });
 }

@@ -76,7 +76,7 @@ bool is_on_tape(const OpEntry& op, const std::vector<Value>& args) {
 void Functionalizer::lower_write(const Node& node, const OpEntry& op, std::vector<Value>& args) {
   EnableGradGuard mode(thread_modes.grad_enabled && (!options_.training || is_on_tape(op, args)));
   if (op.out_form) return lower_out(node, op, args);
-  if (updates_statistics(node, op)) return lower_normalization(node, op, args);
+  if (updates_statistics(graph_, node)) return lower_normalization(node, op, args);
   if (resizes(node))
     return values_.resize(static_cast<ValueId>(node.args[0].payload), node.first_result);
   bool writes_self = node.args[0].tag == Tag::ref && op.mutated_args == 1;
@@ -123,7 +123,7 @@ void Functionalizer::lower_out(const Node& node, const OpEntry& op,
   const Tensor& out = values_.current(static_cast<ValueId>(node.args[first].payload));
   std::vector<Value> given = functional_args(op, args.data(), out);
   Value results[8];
-  if (updates_statistics(node, op))
+  if (updates_statistics(graph_, node))
     run_normalization(node, functional, given, results);
   else
     dispatch(functional, given.data(), functional.n_args, results, functional.n_returns);
@@ -161,10 +161,9 @@ void Functionalizer::lower_restride(const Node& node, const OpEntry& view,
   values_.restride(self, node.first_result);
 }
 
-// A vector, which is empty then, has no channels.
-bool Functionalizer::updates_statistics(const Node& node, const OpEntry& op) const {
-  return tenon::updates_statistics(op, node.args) &&
-         graph_.value(static_cast<ValueId>(node.args[0].payload)).meta.sizes.size() > 1;
+bool updates_statistics(const Graph& graph, const Node& node) {
+  return updates_statistics(entry_of(node.op), node.args) &&
+         graph.value(static_cast<ValueId>(node.args[0].payload)).meta.sizes.size() > 1;
 }
 
 // What the op gives in `results`; the statistics are written.

@@ -19,6 +19,9 @@ namespace tenon {
 /// twice or for nothing goes.
 void simplify_lowered(Graph& graph, const LowerOptions& options);
 
+/// Whether the node writes running statistics: a vector has no channels that could have some.
+bool updates_statistics(const Graph& graph, const Node& node);
+
 /// Lowers one graph, once.
 class Functionalizer {
  public:
@@ -58,7 +61,6 @@ class Functionalizer {
   ValueId result_that_is(const Node& node, const OpEntry& op, uint32_t arg) const;
   void lower_restride(const Node& node, const OpEntry& view, const std::vector<Value>& args,
                       ValueId self);
-  bool updates_statistics(const Node& node, const OpEntry& op) const;
   void run_normalization(const Node& node, const OpEntry& op, std::span<const Value> args,
                          Value* results);
   void lower_normalization(const Node& node, const OpEntry& op, const std::vector<Value>& args);

@@ -77,8 +77,6 @@ bool has_older_history(const Graph& graph, ValueId v) {
 
 }  // namespace
 
-bool draws_random(const Graph& graph) { return std::ranges::any_of(graph.nodes(), draws_numbers); }
-
 SecondForward::SecondForward(std::shared_ptr<const Graph> joint, const Derivative& derivative)
     : joint_(std::move(joint)), needs_(derivative.n_primals) {
   for (uint32_t result : derivative.tangents) {

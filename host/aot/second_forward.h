@@ -13,9 +13,6 @@
 
 namespace tenon {
 
-/// Whether the graph draws random numbers, in bodies too.
-bool draws_random(const Graph& graph);
-
 /// What the results with gradients are computed from, op by op, with the draws of all random
 /// numbers. Threads: any number at once.
 class SecondForward {

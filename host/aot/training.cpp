@@ -31,6 +31,7 @@
 #include "core/threads/once.h"
 #include "graph/inline.h"
 #include "graph/interpret.h"
+#include "graph/passes/aliasing.h"
 #include "graph/symbol_use.h"
 #include "ops/op_table.h"
 #include "report/events.h"
@@ -70,7 +71,7 @@ struct TrainingPlan {
         forward(std::move(f)),
         joint(lowered.graph),
         derivative(*lowered.derivative),
-        is_random(draws_random(*halves.forward.graph)),
+        is_random(draws_numbers(*halves.forward.graph)),
         can_be_inlined(can_record(*halves.backward.graph)),
         second(joint, derivative),
         backward(halves.backward, static_cast<uint32_t>(halves.saved.size()), std::move(c)) {

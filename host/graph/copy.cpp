@@ -94,6 +94,15 @@ std::vector<Value> GraphCopy::arguments(const Node& node) {
   return args;
 }
 
+void label_as(const Node& node, Node& copy) {
+  copy.name = node.name;
+  copy.module_path = node.module_path;
+  copy.where = node.where;
+  copy.seq_nr = node.seq_nr;
+  copy.is_backward = node.is_backward;
+  copy.facts = node.facts;
+}
+
 void GraphCopy::add_node(NodeId n) {
   const Node& node = from_.node(n);
   std::vector<GraphValue> results;
@@ -101,12 +110,7 @@ void GraphCopy::add_node(NodeId n) {
     results.push_back(described(from_.value(node.first_result + r)));
   NodeId id = recorder_.graph().add_node(node.op, arguments(node), std::move(results));
   Node& copied = recorder_.graph().node(id);
-  copied.name = node.name;
-  copied.module_path = node.module_path;
-  copied.where = node.where;
-  copied.seq_nr = node.seq_nr;
-  copied.is_backward = node.is_backward;
-  copied.facts = node.facts;
+  label_as(node, copied);
   for (uint32_t r = 0; r < node.n_results; ++r) {
     ValueId original = node.first_result + r;
     const GraphValue& value = from_.value(original);

@@ -24,6 +24,9 @@
 
 namespace tenon {
 
+/// A copy gets name, place, half and facts of the node.
+void label_as(const Node& node, Node& copy);
+
 class GraphCopy {
  public:
   explicit GraphCopy(const Graph& from);

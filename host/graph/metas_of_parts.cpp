@@ -39,7 +39,7 @@ void run_parts_for_metas(const CallArgs& call) {
   BelowAutocast as_given;
   call.op->def->decomp.call(call);
   return_mutated(call);
-  if (std::ranges::any_of(recorder.graph().nodes(), draws_numbers)) note_drawing_parts(*call.op);
+  if (draws_numbers(recorder.graph())) note_drawing_parts(*call.op);
 }
 
 }  // namespace tenon

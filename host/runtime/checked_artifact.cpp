@@ -131,11 +131,6 @@ Results run_on_copies(Artifact& artifact, std::span<detail::TensorHead*> inputs,
   return out;
 }
 
-bool draws_random_numbers(const Graph& graph) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
-                     [](const Node& n) { return entry_of(n.op).tags & TN_TAG_RANDOM; });
-}
-
 struct Checks {
   bool verify = false, accuracy = false, crossref = false, crossref_built_in = false;
   bool double_run = false;
@@ -301,7 +296,7 @@ std::shared_ptr<Artifact> checked_artifact(std::shared_ptr<Graph> graph,
                                            std::shared_ptr<Artifact> artifact,
                                            const ReproCompile& compile) {
   Checks checks;
-  if (!checks.any() || draws_random_numbers(*graph)) return artifact;
+  if (!checks.any() || draws_numbers(*graph)) return artifact;
   return std::make_shared<CheckedArtifact>(std::move(graph), std::move(artifact), compile, checks);
 }
 

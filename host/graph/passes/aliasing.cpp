@@ -94,8 +94,12 @@ bool draws_numbers(const Node& node) {
   const OpEntry& op = entry_of(node.op);
   if ((op.tags & TN_TAG_RANDOM) || has_drawing_parts(op)) return true;
   return std::ranges::any_of(node.args, [](const Value& a) {
-    return a.tag == Tag::graph && std::ranges::any_of(a.as<Graph>()->nodes(), draws_numbers);
+    return a.tag == Tag::graph && draws_numbers(*a.as<Graph>());
   });
+}
+
+bool draws_numbers(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& node) { return draws_numbers(node); });
 }
 
 bool is_pure(const Node& node) {

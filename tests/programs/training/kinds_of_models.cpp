@@ -1,5 +1,5 @@
 // Kinds of models and of training, each over several steps.
-#include "program.h"
+#include "training/small_nets.h"
 
 #include <tenon/autograd.h>
 #include <tenon/optim.h>
@@ -8,17 +8,6 @@
 
 namespace tenon::programs {
 namespace {
-
-struct Net : nn::Module {
-  nn::Linear in, out;
-  TENON_MODULE(Net, in, out)
-  Net(int64_t a, int64_t b, int64_t c) : in(a, b), out(b, c) { set_simply(parameters(), 0.25); }
-  Tensor forward(const Tensor& x) const { return out(in(x).relu()); }
-};
-void log_weights(Run& run, const nn::Module& m) {
-  for (const Tensor& p : m.parameters()) run.log(p.detach());
-}
-Tensor coarse(const Tensor& t) { return (t * 256).round(); }
 
 // A value is rounded forward and passes its gradient as it is.
 struct Straight : autograd::Function<Straight> {
@@ -31,10 +20,10 @@ struct Straight : autograd::Function<Straight> {
 };
 
 TENON_PROGRAM(FoldsWithModelsOfTheirOwn, 16) {
-  std::vector<std::unique_ptr<Net>> nets;
+  std::vector<std::unique_ptr<SmallNet>> nets;
   std::vector<std::unique_ptr<optim::Adam>> adams;
   for (int k = 0; k < 3; ++k) {
-    nets.push_back(std::make_unique<Net>(3, 4, 2));
+    nets.push_back(std::make_unique<SmallNet>(3, 4, 2));
     adams.push_back(std::make_unique<optim::Adam>(nets[k]->parameters(),
                                                   optim::AdamOptions{.lr = 0.01 * (k + 1)}));
   }
@@ -57,7 +46,7 @@ TENON_PROGRAM(FoldsWithModelsOfTheirOwn, 16) {
 }
 
 TENON_PROGRAM(StopsEarlyAndGoesBack, 10) {
-  Net net(3, 4, 1);
+  SmallNet net(3, 4, 1);
   optim::SGD sgd(net.parameters(), {.lr = 0.5, .momentum = 0.5});
   StateDict best;
   double least = 1e9;
@@ -95,7 +84,7 @@ TENON_PROGRAM(StopsEarlyAndGoesBack, 10) {
 }
 
 TENON_PROGRAM(PartsOfABatchAddUp, 10) {
-  Net net(3, 4, 2);
+  SmallNet net(3, 4, 2);
   optim::AdamW adam(net.parameters(), {.lr = 0.01});
   std::map<std::string, double> totals;
   struct Metrics {
@@ -132,7 +121,7 @@ TENON_PROGRAM(PartsOfABatchAddUp, 10) {
 }
 
 TENON_PROGRAM(CurvatureAlongADirection, 8) {
-  Net net(3, 4, 1);
+  SmallNet net(3, 4, 1);
   auto ps = net.parameters();
   auto product = run.compile([&](const Tensor& x, const Tensor& y, const std::vector<Tensor>& v) {
     Tensor loss = mse_loss(net(x), y);
@@ -156,7 +145,7 @@ TENON_PROGRAM(CurvatureAlongADirection, 8) {
 }
 
 TENON_PROGRAM(GradientsOfEachSample, 10) {
-  Net net(3, 4, 2);
+  SmallNet net(3, 4, 2);
   auto ps = net.parameters();
   auto clipped = run.compile([&](const Tensor& x, const Tensor& y, double bound) {
     std::vector<Tensor> sums;
@@ -181,7 +170,7 @@ TENON_PROGRAM(GradientsOfEachSample, 10) {
 }
 
 TENON_PROGRAM(CodesAreRoundedStraightThrough, 8) {
-  Net enc(3, 4, 2), dec(2, 4, 3);
+  SmallNet enc(3, 4, 2), dec(2, 4, 3);
   auto ps = enc.parameters();
   for (auto& p : dec.parameters()) ps.push_back(p);
   Tensor book = halves({4, 2}), counts = zeros({4});
@@ -210,8 +199,8 @@ TENON_PROGRAM(CodesAreRoundedStraightThrough, 8) {
 }
 
 TENON_PROGRAM(ExpertsChosenByAGate, 14) {
-  std::vector<std::unique_ptr<Net>> experts;
-  for (int k = 0; k < 3; ++k) experts.push_back(std::make_unique<Net>(3, 4, 2));
+  std::vector<std::unique_ptr<SmallNet>> experts;
+  for (int k = 0; k < 3; ++k) experts.push_back(std::make_unique<SmallNet>(3, 4, 2));
   nn::Linear gate(3, 3);
   set_simply(gate.parameters());
   std::vector<Tensor> ps = gate.parameters();
@@ -276,7 +265,7 @@ TENON_PROGRAM(LayersAreAddedWhileItTrains, 16) {
 }
 
 TENON_PROGRAM(AVariationalCoder, 8) {
-  Net enc(3, 4, 4), dec(2, 4, 3);
+  SmallNet enc(3, 4, 4), dec(2, 4, 3);
   auto ps = enc.parameters();
   for (auto& p : dec.parameters()) ps.push_back(p);
   optim::Adam adam(ps, {.lr = 0.01});
@@ -328,7 +317,7 @@ TENON_PROGRAM(ForwardProbabilitiesOfAChain, 10) {
 }
 
 TENON_PROGRAM(StepsInAThreadOfTheirOwn, 8) {
-  Net net(3, 4, 1);
+  SmallNet net(3, 4, 1);
   optim::Adam adam(net.parameters(), {.lr = 0.01});
   auto step = run.compile([&](const Tensor& x, const Tensor& y) {
     adam.zero_grad();

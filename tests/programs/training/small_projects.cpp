@@ -1,10 +1,9 @@
 // Small projects of the second month: several models, optimizers and states over many steps.
-#include "program.h"
+#include "training/small_nets.h"
 
 #include <tenon/autocast.h>
 #include <tenon/optim.h>
 
-#include <deque>
 #include <map>
 
 namespace tenon::programs {
@@ -12,23 +11,9 @@ namespace {
 
 Tensor on_the_sphere(const Tensor& t) { return t / t.square().sum({1}, true).add(0.125).sqrt(); }
 
-// For sums that are rounded in another order.
-Tensor coarse(const Tensor& t) { return (t * 256).round(); }
-
-struct Net : nn::Module {
-  nn::Linear in, out;
-  TENON_MODULE(Net, in, out)
-  Net(int64_t a, int64_t b, int64_t c) : in(a, b), out(b, c) { set_simply(parameters(), 0.25); }
-  Tensor forward(const Tensor& x) const { return out(in(x).relu()); }
-};
-
-void log_weights(Run& run, const nn::Module& m) {
-  for (const Tensor& p : m.parameters()) run.log(p.detach());
-}
-
 // Two networks, two optimizers, one step each; labels are smoothed every third call.
 TENON_PROGRAM(MakerAndCritic, 16) {
-  Net maker(2, 4, 3), critic(3, 4, 1);
+  SmallNet maker(2, 4, 3), critic(3, 4, 1);
   optim::Adam of_maker(maker.parameters(), {.lr = 0.01}),
       of_critic(critic.parameters(), {.lr = 0.02});
   auto critic_step = run.compile([&](const Tensor& real, const Tensor& noise, double label) {
@@ -67,7 +52,7 @@ TENON_PROGRAM_IN_ONE_GRAPH(MakerAndCritic, 16);
 
 // A replay ring, a target network that follows softly, an exploration rate that falls.
 TENON_PROGRAM(QLearning, 16) {
-  Net q(3, 4, 2), target(3, 4, 2);
+  SmallNet q(3, 4, 2), target(3, 4, 2);
   optim::Adam adam(q.parameters(), {.lr = 0.01});
   Tensor ring = zeros({6, 3}), reward = zeros({6});
   int64_t head = 0, filled = 0;
@@ -135,7 +120,7 @@ TENON_PROGRAM_IN_ONE_GRAPH(LearningToLearn, 8);
 
 // A queue of keys that a pointer walks through, and an encoder that follows by momentum.
 TENON_PROGRAM(AQueueOfKeys, 8) {
-  Net query(3, 4, 2), key(3, 4, 2);
+  SmallNet query(3, 4, 2), key(3, 4, 2);
   optim::SGD sgd(query.parameters(), {.lr = 0.125, .momentum = 0.5});
   Tensor queue = halves({2, 8}), at = zeros({1}, Dtype::i64);
   auto step = run.compile([&](const Tensor& x) {
@@ -165,7 +150,7 @@ TENON_PROGRAM(AQueueOfKeys, 8) {
 
 // Two passes in a step: up along the gradient, and down from where they started.
 TENON_PROGRAM(FlatMinima, 6) {
-  Net net(3, 4, 1);
+  SmallNet net(3, 4, 1);
   optim::SGD sgd(net.parameters(), {.lr = 0.125, .momentum = 0.5, .weight_decay = 0.125});
   auto step = run.compile([&](const Tensor& x, const Tensor& y) {
     auto ps = net.parameters();
@@ -234,7 +219,7 @@ TENON_PROGRAM(WindowsOfATextWithCarriedStates, 12) {
 
 // Masks are chosen anew every third step; masked weights stay zero.
 TENON_PROGRAM(WeightsArePruned, 8) {
-  Net net(3, 4, 2);
+  SmallNet net(3, 4, 2);
   optim::AdamW adam(net.parameters(), {.lr = 0.01, .weight_decay = 0.125});
   std::map<std::string, Tensor> masks;
   double share = 0.25;
@@ -308,7 +293,7 @@ TENON_PROGRAM(BeamsWithCaches, 12) {
 
 // A loss in a narrow type, scaled; steps with an overflow are skipped, and the scale halves.
 TENON_PROGRAM(ScaledLossesOfANarrowType, 12) {
-  Net net(3, 4, 1);
+  SmallNet net(3, 4, 1);
   optim::SGD sgd(net.parameters(), {.lr = 0.125});
   double scale = 1024;
   int good = 0, skipped = 0;
@@ -348,7 +333,7 @@ TENON_PROGRAM(ScaledLossesOfANarrowType, 12) {
 
 // Noise by schedule, an average of the weights, an evaluation with it in between.
 TENON_PROGRAM(NoiseIsPredicted, 12) {
-  Net net(4, 4, 2);
+  SmallNet net(4, 4, 2);
   optim::Adam adam(net.parameters(), {.lr = 0.01});
   std::vector<Tensor> average;
   for (auto& p : net.parameters()) average.push_back(p.detach().clone());
