@@ -158,8 +158,9 @@ std::vector<bool> flags_of(size_t n, const std::vector<size_t>& positions) {
 // A node whose results are those of the call.
 void give_history(const CallArgs& call, const std::shared_ptr<Node>& node) {
   node->add_inputs(call);
+  std::vector<bool> needs = results_that_need_gradients(call);
   each_result(call, [&](const Tensor& t, uint32_t input) {
-    if (t.defined() && is_differentiable(t.dtype())) set_history(t, node, input);
+    if (needs[input]) set_history(t, node, input);
   });
 }
 
@@ -445,8 +446,35 @@ static void require_repeatable_bodies(const CallArgs& call) {
             call.op->name);
 }
 
+namespace {
+
+/// Of results that only the branch that was not taken would give a gradient.
+class NoGradientNode final : public Node {
+ public:
+  std::string name() const override { return "CondBackward"; }
+  Tensors apply(Tensors) override { return {}; }
+};
+
+// What was recorded behind the call takes its results to need gradients where either branch says so.
+void run_cond(const CallArgs& call) {
+  call.op->def->decomp.call(call);
+  bool is_short = false;
+  each_result(call, [&](const Tensor& t, uint32_t) {
+    is_short = is_short || (is_differentiable(t.dtype()) && !t.requires_grad());
+  });
+  if (!is_short) return;
+  std::vector<bool> needs = results_that_need_gradients(call);
+  auto node = std::make_shared<NoGradientNode>();
+  each_result(call, [&](const Tensor& t, uint32_t i) {
+    if (needs[i] && !t.requires_grad()) set_history(t, node, node->add_input(t));
+  });
+}
+
+}  // namespace
+
 void record_control_flow(const CallArgs& call) {
-  if (!thread_modes.tracer) return call.op->def->decomp.call(call);
+  bool is_cond = control_flow_of(*call.op) == ControlFlow::cond;
+  if (!thread_modes.tracer) return is_cond ? run_cond(call) : call.op->def->decomp.call(call);
   require_repeatable_bodies(call);
   switch (control_flow_of(*call.op)) {
     case ControlFlow::cond:

@@ -2,6 +2,7 @@
 #include "capture/body_scope.h"
 
 #include "core/error.h"
+#include "core/tensor/stand_in.h"
 #include "graph/record.h"
 #include "ops/op_table.h"
 
@@ -11,11 +12,24 @@ namespace tenon {
 
 static constinit thread_local const BodyScope* innermost = nullptr;
 
-BodyScope::BodyScope(std::string place)
-    : place_(std::move(place)), outer_(std::exchange(innermost, this)) {}
+BodyScope::BodyScope(std::string place, GraphRecorder& outer)
+    : place_(std::move(place)), recorder_(outer), outer_(std::exchange(innermost, this)) {}
 BodyScope::~BodyScope() { innermost = outer_; }
 
 bool BodyScope::is_inside() { return innermost != nullptr; }
+
+const Tensor* BodyScope::around(const Tensor& fake) {
+  for (const BodyScope* scope = innermost; scope; scope = scope->outer_)
+    for (const auto& [input, outside] : scope->stand_ins_)
+      if (same_head(input, fake)) return &outside;
+  return nullptr;
+}
+
+GraphRecorder* BodyScope::owner_of(const Tensor& fake) {
+  for (const BodyScope* scope = innermost; scope; scope = scope->outer_)
+    if (scope->recorder_.owns(fake)) return &scope->recorder_;
+  return nullptr;
+}
 
 void BodyScope::check(const std::string& reason) {
   require(!innermost, ErrorCode::graph_break,

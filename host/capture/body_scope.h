@@ -1,7 +1,11 @@
 // What holds while the body of a control flow op, or a part of an op, is recorded.
 #pragma once
 
+#include <tenon/tensor.h>
+
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace tenon {
 
@@ -10,7 +14,7 @@ class GraphRecorder;
 /// Forbids looking at data on this thread: whoever tries ends with an error that names `place`.
 class BodyScope {
  public:
-  explicit BodyScope(std::string place);
+  BodyScope(std::string place, GraphRecorder& outer);
   ~BodyScope();
   BodyScope(const BodyScope&) = delete;
 
@@ -19,8 +23,19 @@ class BodyScope {
   /// Whether this thread is inside of a scope.
   static bool is_inside();
 
+  /// `fake`, an input of the body, is `around`; undefined for slices and what is carried.
+  void stands_for(const Tensor& fake, const Tensor& around) {
+    stand_ins_.emplace_back(fake, around);
+  }
+  /// Of an input of a body that this thread is inside of: what stands for it outside; else null.
+  static const Tensor* around(const Tensor& fake);
+  /// The recorder around some body of this thread that has made the fake, or null.
+  static GraphRecorder* owner_of(const Tensor& fake);
+
  private:
   std::string place_;
+  GraphRecorder& recorder_;  // the one around the body
+  std::vector<std::pair<Tensor, Tensor>> stand_ins_;
   const BodyScope* outer_;
 };
 

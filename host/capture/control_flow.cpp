@@ -15,6 +15,7 @@
 #include "core/tensor/stand_in.h"
 #include "graph/body.h"
 #include "graph/control_flow.h"
+#include "graph/passes/aliasing.h"
 
 #include <tenon/ops/create.h>
 #include <tenon/ops/view.h>
@@ -43,9 +44,10 @@ class BodyRecorder {
  public:
   explicit BodyRecorder(BodySite site) : site_(site), outer_(recorder_of_thread()) {}
 
-  /// Body `name` on fakes like `inputs`.
+  /// Body `name` on fakes like `inputs`, which are the tensors `like` or, without `are_operands`,
+  /// slices of them or what becomes of them.
   void add(const char* name, std::span<const TensorMeta> inputs, const Tensors& like,
-           const BodyFunction& fn) {
+           const BodyFunction& fn, bool are_operands = false) {
     GraphRecorder recorder(outer_.shape_env());
     recorder.opens = outer_.opens;
     recorder.runs_outside = outer_.runs_outside;
@@ -55,24 +57,25 @@ class BodyRecorder {
            call.op->name, place_of(site_));
     };
     size_t n_own = inputs.size();
-    Tensors stand_ins;  // of captured_, by position
-    recorder.import = [&](const Tensor& t) { return stand_in(recorder, t, stand_ins); };
-    recorder.lift = [&](const Tensor& real) { return stand_in(recorder, real, stand_ins); };
-    BodyScope forbids_looking(message("inside of a body of {}", place_of(site_)));
-    RecordScope scope(recorder);
+    BodyScope scope(message("inside of a body of {}", place_of(site_)), outer_);
+    InProgress here{recorder, scope, {}};
+    recorder.import = [&](const Tensor& t) { return stand_in(here, t); };
+    recorder.lift = [&](const Tensor& real) { return stand_in(here, real); };
+    RecordScope records(recorder);
     Tensors fakes;
     for (size_t i = 0; i < n_own; ++i) {
       GraphValue value;
       value.flags.requires_grad = i < like.size() && like[i].requires_grad();
       fakes.push_back(recorder.add_input(inputs[i], 0, std::move(value)));
+      scope.stands_for(fakes.back(), are_operands ? outer_.as_fake(like[i]) : Tensor());
     }
-    for (size_t i = 0; i < captured_.size(); ++i)
-      stand_ins.push_back(add_captured(recorder, captured_[i]));
+    for (const Tensor& outer : captured_) here.add_captured(outer);
     Tensors outputs = fn(fakes);
     for (const Tensor& t : outputs)
       require(t.defined(), "{}: a body gives an undefined tensor", place_of(site_));
     std::shared_ptr<Graph> body = recorder.finish(outputs);
     body->name = name;
+    require_no_writes(*body, n_own);
     isolate_outputs(*body);
     bodies_.push_back(std::move(body));
     n_own_.push_back(n_own);
@@ -106,15 +109,50 @@ class BodyRecorder {
   }
 
  private:
-  static Tensor add_captured(GraphRecorder& recorder, const Tensor& outer) {
-    GraphValue value;
-    value.flags.requires_grad = outer.requires_grad();
-    return recorder.add_input(meta_of(outer), 0, std::move(value));
+  /// A body while it is recorded.
+  struct InProgress {
+    GraphRecorder& recorder;
+    BodyScope& scope;
+    Tensors stand_ins;  // of captured_, by position
+
+    void add_captured(const Tensor& outer) {
+      GraphValue value;
+      value.flags.requires_grad = outer.requires_grad();
+      stand_ins.push_back(recorder.add_input(meta_of(outer), 0, std::move(value)));
+      scope.stands_for(stand_ins.back(), outer);
+    }
+  };
+
+  // Whoever runs the body may run it again, or not at all.
+  void require_no_writes(const Graph& body, size_t n_own) const {
+    AliasClasses classes(body);
+    for (const Node& node : body.nodes())
+      for (size_t a = 0; a < node.args.size(); ++a) {
+        if (!(written_args(node) >> a & 1)) continue;
+        for_each_value(node.args[a], [&](ValueId v) {
+          for (ValueId input : body.inputs())
+            if (classes.of(input) == classes.of(v)) fail_written(node, body.value(input), n_own);
+        });
+      }
+  }
+
+  [[noreturn]] void fail_written(const Node& node, const GraphValue& input, size_t n_own) const {
+    fail(ErrorCode::graph_break,
+         "{}{} writes {}, inside of a body of {}, which does not own it; write a copy, return "
+         "it, and store it outside of the body",
+         entry_of(node.op).name, at_place(node.where), tensor_named(input, n_own), place_of(site_));
+  }
+
+  static std::string tensor_named(const GraphValue& input, size_t n_own) {
+    std::string text =
+        message("{}{}", name_of(input.meta.dtype), symbolic_text(list_of(input.meta.sizes)));
+    return input.source_index < n_own ? message("operand {} ({})", input.source_index, text)
+                                      : message("a tensor from around it ({})", text);
   }
 
   // The input of the body that a tensor from around is, a new one where it is used for the first
   // time.
-  Tensor stand_in(GraphRecorder& recorder, const Tensor& t, Tensors& stand_ins) {
+  Tensor stand_in(InProgress& body, const Tensor& t) {
     Tensor outer = outer_.as_fake(t);
     auto known =
         std::ranges::find_if(captured_, [&](const Tensor& c) { return same_head(c, outer); });
@@ -123,8 +161,8 @@ class BodyRecorder {
       captured_.push_back(outer);
       named_.push_back(t);
     }
-    if (at == stand_ins.size()) stand_ins.push_back(add_captured(recorder, outer));
-    return stand_ins[at];
+    if (at == body.stand_ins.size()) body.add_captured(outer);
+    return body.stand_ins[at];
   }
 
   BodySite site_;
@@ -141,9 +179,9 @@ Tensors record_branches(P pred, const OpEntry& op, const BodyFunction& then,
   BodyRecorder bodies(site);
   std::vector<TensorMeta> inputs = metas_of(operands, site);
   GuardMatch guards(place_of(site));
-  bodies.add("true_graph", inputs, operands, then);
+  bodies.add("true_graph", inputs, operands, then, true);
   guards.next();
-  bodies.add("false_graph", inputs, operands, otherwise);
+  bodies.add("false_graph", inputs, operands, otherwise, true);
   guards.check();
   return bodies.call(op, {pred}, {operands});
 }
@@ -152,9 +190,15 @@ Tensors record_branches(P pred, const OpEntry& op, const BodyFunction& then,
 
 bool records_bodies() { return thread_modes.tracer != nullptr; }
 
+// Of a body over no slices, which runs on fakes to say what a slice would look like.
+static bool is_without_data(const Tensor& t) {
+  return t.defined() && t.is_fake() && !thread_modes.tracer && !concrete_of(t).defined();
+}
+
 bool is_true(const Tensor& pred, BodySite site) {
   require(pred.defined() && pred.dtype() == Dtype::bool_ && pred.numel().guard_int() == 1,
           "{}: the condition is {}; expected a bool tensor with one element", place_of(site), pred);
+  if (is_without_data(pred)) return false;  // what is carried looks the same after any iteration
   return item_bool(pred, site.where);
 }
 
@@ -323,6 +367,7 @@ namespace tenon {
 std::optional<bool> Predicate::known() const {
   if (!tensor_.defined() && !symbol_.is_symbolic()) return symbol_.guard_bool();
   if (detail::records_bodies()) return std::nullopt;
+  if (detail::is_without_data(tensor_)) return true;  // either branch says what results look like
   return tensor_.defined() ? detail::is_true(tensor_, site()) : symbol_.guard_bool();
 }
 

@@ -52,6 +52,10 @@ std::string control_flow_problem(ControlFlow kind, std::span<const Graph* const>
 std::vector<TensorMeta> control_flow_metas(ControlFlow kind, std::span<const Graph* const> bodies,
                                            std::span<const std::vector<TensorMeta>> operands);
 
+/// Which results of the call need a gradient, by whether its operands do: the union over the
+/// branches of cond, and over all iterations of loops.
+std::vector<bool> results_that_need_gradients(const CallArgs& call);
+
 /// Whether both bodies of cond lay result `index` out alike; otherwise it is row by row.
 bool same_layout(const Graph& a, const Graph& b, size_t index);
 

@@ -7,6 +7,7 @@
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/stand_in.h"
 #include "graph/body.h"
+#include "graph/control_flow.h"
 #include "graph/memory_budget.h"
 #include "graph/meta_cache.h"
 #include "graph/metas_of_parts.h"
@@ -285,6 +286,13 @@ void pass_requires_grad(const CallArgs& call, std::span<const Value> fake_args) 
   auto mark = [](const Tensor& t) {
     if (t.defined() && is_differentiable(t.dtype())) mark_requires_grad(t, true);
   };
+  if (is_control_flow(*call.op)) {
+    std::vector<bool> needs =
+        results_that_need_gradients({call.op, fake_args.data(), call.results, call.n_args, 1});
+    return each_result(call, [&](const Tensor& t, uint32_t r) {
+      if (needs[r]) mark(t);
+    });
+  }
   for (size_t i = 0; i < fake_args.size(); ++i)
     if (call.op->mutated_args >> i & 1) each_tensor(fake_args[i], mark);
   each_result(call, [&](const Tensor& t, uint32_t) { mark(t); });

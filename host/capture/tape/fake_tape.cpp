@@ -3,6 +3,7 @@
 #include "autograd/row_node.h"
 #include "autograd/tape.h"
 #include "autograd/tape_requests.h"
+#include "capture/body_scope.h"
 #include "capture/follow/follow.h"
 #include "capture/tape/grad_effects.h"
 #include "capture/trace.h"
@@ -29,9 +30,11 @@ const Node* node_in_segments(const Recording& recording, uint32_t output) {
 }
 
 const Node* maker_in_trace(Trace& trace, const Tensor& fake) {
-  GraphRecorder& recorder = recorder_of_thread();
-  if (recorder.owns(fake))
-    if (const Node* node = node_in(recorder.graph(), recorder.value_of(fake))) return node;
+  GraphRecorder* recorder = &recorder_of_thread();
+  // A body sees the tensors around it, too.
+  if (!recorder->owns(fake)) recorder = BodyScope::owner_of(fake);
+  if (recorder)
+    if (const Node* node = node_in(recorder->graph(), recorder->value_of(fake))) return node;
   const ValueOrigin* origin = trace.inputs().known_origin(fake);
   bool is_made = origin && origin->kind == ValueOrigin::Kind::graph;
   return is_made ? node_in_segments(trace.so_far(), origin->index) : nullptr;
@@ -63,9 +66,12 @@ bool stands_for(const Tensor& real, const Tensor& fake) {
 const bool installed_fake_tape = [] {
   autograd::is_leaf_slot = [](const Tensor& fake) {
     if (!fake.requires_grad()) return true;
+    if (const Tensor* outside = BodyScope::around(fake))
+      return outside->defined() && outside->is_leaf();
     Known known = known_of(fake);
     // What has no node on a tape of its own is a leaf.
-    if (!stands_for(known.real, fake)) return !known.maker || is_on_own_tape();
+    if (!stands_for(known.real, fake))
+      return !known.maker || (is_on_own_tape() && !BodyScope::is_inside());
     PauseRecording pause;
     return known.real.is_leaf();
   };

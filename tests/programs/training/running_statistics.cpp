@@ -208,7 +208,7 @@ TENON_PROGRAM(ABranchMayNotGatherThem, 12) {
   } catch (const Error& e) {
     error = e.what();
   }
-  run.log(run.is_plain() || error.find("which it does not own") != std::string::npos);
+  run.log(run.is_plain() || error.find("which does not own it") != std::string::npos);
 }
 
 }  // namespace

@@ -105,5 +105,71 @@ TENON_PROGRAM(AWeightInABranchIsReplacedAndFrozen, 8) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(AWeightInABranchIsReplacedAndFrozen, 8);
 
+TENON_PROGRAM(ABodyAsksForLeaves, 12) {
+  Tensor w = weight();
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor made = x * w;
+    auto told = [&](const Tensor& t) {
+      int n = t.is_leaf() + 2 * w.is_leaf() + 4 * made.is_leaf() + 8 * (t * w).is_leaf();
+      return t * n + made * 0.0;
+    };
+    Tensor y = cond(
+        x.sum() > 0, told, [](const Tensor& t) { return t - 1; }, x);
+    Tensor z = cond(
+        x.sum() > 0, told, [](const Tensor& t) { return t - 2; }, made);
+    Tensor rows = map([&](const Tensor& row) { return row * (1 + row.is_leaf()) + w; }, made);
+    Tensor inner = map(
+        [&](const Tensor& row) {
+          return cond(
+              row.sum() > 0, [&](const Tensor& t) { return t * (made.is_leaf() ? 2 : 3); },
+              [](const Tensor& t) { return t; }, row);
+        },
+        x);
+    return std::tuple(y, z, rows, inner);
+  });
+  for (int i = 0; i < 6; ++i) {
+    auto [y, z, rows, inner] = f(sign_of(i));
+    run.log(y, z, rows, inner);
+  }
+}
+TENON_PROGRAM_IN_ONE_GRAPH(ABodyAsksForLeaves, 2);
+
+// Each result needs a gradient for itself, in all iterations or in none.
+TENON_PROGRAM(SomeResultsNeedGradients, 12) {
+  Tensor w = weight();
+  auto f = run.compile([&](const Tensor& x) {
+    auto [scaled, shares] = map([&](const Tensor& v) { return std::pair(v * w, v.softmax(0)); }, x);
+    auto [last, all] =
+        scan([&](const Tensor& h, const Tensor& v) { return std::pair(h * w, h.detach() * v); },
+             ones({3}), x);
+    bool taken = shares.sum().item<float>() > 2.5;
+    if (all.requires_grad()) all.sum().backward();
+    return std::tuple(taken ? shares * 2 : shares, scaled, last, all);
+  });
+  for (int i = 0; i < 6; ++i) {
+    auto [shares, scaled, last, all] = f(ones({2 + i % 2, 3}));
+    run.log(shares, scaled, last, all, shares.requires_grad(), all.requires_grad());
+    (scaled.sum() + last.sum()).backward();
+    run.log(w.grad());
+  }
+}
+
+TENON_PROGRAM(OnlyOneBranchNeedsAGradient, 6) {
+  Tensor w = weight();
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor y = cond(
+        x.sum() > 0, [&](const Tensor& v) { return v * w; }, [](const Tensor& v) { return v * 2; },
+        x);
+    return y.sum().item<float>() > 4 ? y : y * 2;
+  });
+  for (int i = 0; i < 6; ++i) {
+    Tensor y = f(sign_of(i));
+    run.log(y);
+    if (i % 3 == 0) continue;
+    y.sum().backward();
+    run.log(w.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs
