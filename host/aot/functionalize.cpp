@@ -259,6 +259,15 @@ void Functionalizer::open_and_assert() {
            (added && added->seen_through);
   };
   recorder_.on_tape = options_.training;
+  recorder_.lift = [this](const Tensor& real) {
+    require(
+        !options_.training || !thread_modes.grad_enabled || !real.requires_grad(),
+        ErrorCode::unsupported,
+        "the function of an added operation uses a tensor that needs a gradient ({}) and is not "
+        "among its arguments, so no gradient reaches it; pass the tensor as an argument",
+        symbolic_text(real));
+    return recorder_.add_constant(real, "");
+  };
   // Parts may take more for granted of what depends on data than the op that they come from, which
   // checks its arguments itself: narrow with a tensor slices at a number that is surely in range.
   asserts_.skip_new();

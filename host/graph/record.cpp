@@ -212,6 +212,10 @@ void GraphRecorder::record(const CallArgs& call) {
       [this](Number n) { return renewed(n); });
   for (Value& a : args)
     if (a.tag == Tag::graph) a = kept_body(*a.as<Graph>());
+  if (opens && has_metas_of_parts(*call.op)) {
+    ask_parts({call.op, args.data(), call.results, call.n_args, call.n_results});
+    if (opens(*call.op)) return decompose(call);
+  }
   if (lift_numbers) lift_numbers(*call.op, args, lists);
   append({call.op, args.data(), call.results, call.n_args, call.n_results}, args);
 }

@@ -19,7 +19,7 @@ namespace {
 /// The row of an added op; leaked, as rows are.
 struct CustomRow : OpDef {
   CustomOp op;
-  mutable std::atomic<bool> was_called{false}, has_drawn{false};
+  mutable std::atomic<bool> was_called{false}, has_drawn{false}, has_read_around{false};
 };
 
 const CustomRow& row_behind(const CallArgs& call) {
@@ -228,9 +228,16 @@ bool has_drawing_parts(const OpEntry& op) {
          static_cast<const CustomRow*>(op.def)->has_drawn.load(std::memory_order_relaxed);
 }
 
+void note_reading_around(const OpEntry& op) {
+  static_cast<const CustomRow*>(op.def)->has_read_around.store(true, std::memory_order_relaxed);
+}
+
 bool is_traced_through(const OpEntry& op) {
   const CustomOp* added = custom_op_of(op);
-  if (!added || !added->seen_through) return false;
+  if (!added) return false;
+  if (static_cast<const CustomRow*>(op.def)->has_read_around.load(std::memory_order_relaxed))
+    return true;
+  if (!added->seen_through) return false;
   const auto& listed = config::flags().dynamo.allowed_functions_module_string_ignorelist;
   return std::ranges::any_of(listed, [&](const std::string& ns) {
     return std::string_view(op.name).starts_with(ns + ".");

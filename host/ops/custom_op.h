@@ -47,7 +47,11 @@ const CustomOp* custom_op_of(const OpEntry& op);
 void note_drawing_parts(const OpEntry& op);
 bool has_drawing_parts(const OpEntry& op);
 
-/// A function of allow_in_graph that captured graphs do not hold as one node, by flag
+/// Likewise: its parts read tensors that are not among its arguments.
+void note_reading_around(const OpEntry& op);
+
+/// An added op that captured graphs do not hold as one node: it reads tensors around it, which only
+/// its parts show, or it is a function of allow_in_graph, by flag
 /// dynamo.allowed_functions_module_string_ignorelist.
 bool is_traced_through(const OpEntry& op);
 
