@@ -155,7 +155,7 @@ void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what,
     settle_lazy_numbers();
     for (Tensor& t : tensors)
       if (t.defined() && t.is_fake()) t = Tensor(Follower::current()->walk().real_of(t));
-    return new PauseRecording;
+    return new OutsideOfBody;
   }
   Trace* trace = Trace::current();
   if (!trace) return nullptr;
@@ -163,11 +163,11 @@ void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what,
   settle_lazy_numbers();
   for (Tensor& t : tensors)
     if (t.defined()) t = real_of(t);
-  return new PauseRecording;
+  return new OutsideOfBody;
 }
 
-void leave_disabled(void* token) { delete static_cast<PauseRecording*>(token); }
-void* pause_recording() { return thread_modes.tracer ? new PauseRecording : nullptr; }
+void leave_disabled(void* token) { delete static_cast<OutsideOfBody*>(token); }
+void* pause_recording() { return thread_modes.tracer ? new OutsideOfBody(false) : nullptr; }
 bool is_recording() { return thread_modes.tracer != nullptr; }
 bool is_following() { return thread_modes.follower != nullptr; }
 
@@ -299,8 +299,6 @@ const bool watches_the_host = (
         },
     before_generator_slot = [](const char* what,
                                std::source_location where) { graph_break(what, where); },
-    nn::read_number_slot = [](const Tensor& t,
-                              std::string_view what) { return read_one<int64_t>(t, what, {}); },
     true);
 
 const bool reads_modes = (

@@ -3,6 +3,7 @@
 #include "capture/outside.h"
 
 #include "autograd/saved/saved_tensor_hooks.h"
+#include "capture/follow/follow.h"
 #include "capture/trace.h"
 #include "config/flags.h"
 #include "core/arguments.h"
@@ -43,14 +44,40 @@ std::string what_of(const DisableOptions& options) {
 namespace {
 
 std::string name_and_reason(const OpEntry& op) {
-  bool by_flag = (op.def->tags & OpTags::recurrent) && !config::flags().dynamo.allow_rnn;
-  return by_flag ? op.name + " (dynamo.allow_rnn = false)" : op.name;
+  return is_kept_recurrent(op) ? op.name + " (dynamo.allow_rnn = false)" : op.name;
 }
 
 }  // namespace
 
+bool is_kept_recurrent(const OpEntry& op) {
+  return (op.def->tags & OpTags::recurrent) && !config::flags().dynamo.allow_rnn;
+}
+
+OutsideOfBody::OutsideOfBody(bool shows_fakes) {
+  const Follower* follower = shows_fakes ? Follower::current() : nullptr;
+  const Trace* trace = shows_fakes && !follower ? Trace::current() : nullptr;
+  if (follower)
+    follower->walk().each_held(
+        [&](uint32_t, const Tensor& fake) { show(fake, follower->walk().real_of(fake)); });
+  if (trace)
+    for (const Tensor& fake : trace->fakes()) show(fake, concrete_of(fake));
+  pause_.emplace();
+}
+
+OutsideOfBody::~OutsideOfBody() {
+  pause_.reset();
+  for (const Shown& s : shown_) end_show(s.fake, s.real, s.before);
+}
+
+void OutsideOfBody::show(const Tensor& fake, const Tensor& real) {
+  if (!fake.is_fake() || !real.defined()) return;
+  Tensor object = real;
+  shown_.push_back({fake, object, show_as(fake, object)});
+}
+
 bool runs_between_segments(const CallArgs& call) {
-  return gives_what_data_decides(call) && !call.op->mutated_args && !is_uncompiled();
+  bool is_to_run = gives_what_data_decides(call) || is_kept_recurrent(*call.op);
+  return is_to_run && !call.op->mutated_args && !is_uncompiled();
 }
 
 // Runs what is pending, then the operation itself.
@@ -61,8 +88,11 @@ void Trace::run_outside(const CallArgs& call, bool is_between_segments) {
   std::vector<Value> args(call.args, call.args + call.n_args);
   ArgumentLists lists;
   map_arguments(args, lists, real_of, [this](Number n) { return symbols_.plain(n); });
+  {
+    OutsideOfBody outside(autograd::packs_saved_tensors());
+    dispatch(*call.op, args.data(), call.n_args, call.results, call.n_results);
+  }
   PauseRecording pause;
-  dispatch(*call.op, args.data(), call.n_args, call.results, call.n_results);
   if (is_between_segments) return;
   if (forgets_history(*call.op)) set_need(inputs_, *call.args[0].as<Tensor>(), false);
   for (uint32_t r = 0; r < call.n_results; ++r) {
@@ -70,6 +100,12 @@ void Trace::run_outside(const CallArgs& call, bool is_between_segments) {
     Tensor made = take<Tensor>(call.results[r]);
     call.results[r] = Value::own(inputs_.fake_for_result(made));
   }
+}
+
+std::vector<Tensor> Trace::fakes() const {
+  std::vector<Tensor> all = recorder_.live_fakes();
+  std::ranges::copy(recorder_.earlier_fakes(), std::back_inserter(all));
+  return all;
 }
 
 // Those of `fakes` that somebody keeps beyond the call.

@@ -2,9 +2,12 @@
 #pragma once
 
 #include "core/dispatch.h"
+#include "graph/record.h"
 
 #include <cstdint>
+#include <optional>
 #include <utility>
+#include <vector>
 
 namespace tenon {
 
@@ -23,8 +26,31 @@ class RecordingItself {
   const int32_t before_;
 };
 
-/// Whether data decide how large the results are, and the operation does nothing else: it runs
-/// between two segments, like disabled code, and its results are captured tensors of the next one.
+/// Code of the program that runs between two segments: nothing is recorded, and fakes that the body
+/// holds are the tensors that they stand for, so that what the code captures has data. All segments
+/// before it have run.
+class OutsideOfBody {
+ public:
+  /// Not `shows_fakes`: there may be steps to come, and the code gets no tensor of the body.
+  explicit OutsideOfBody(bool shows_fakes = true);
+  ~OutsideOfBody();
+  OutsideOfBody(const OutsideOfBody&) = delete;
+
+ private:
+  struct Shown {
+    Tensor fake, real, before;
+  };
+  void show(const Tensor& fake, const Tensor& real);
+
+  std::vector<Shown> shown_;
+  std::optional<PauseRecording> pause_;
+};
+
+/// Whether the operation is a recurrent layer and flag dynamo.allow_rnn keeps it out of graphs.
+bool is_kept_recurrent(const OpEntry& op);
+/// Whether that is so, or data decide how large the results are, and the operation does nothing else:
+/// it runs between two segments, like disabled code, and its results are captured tensors of the next
+/// one.
 bool runs_between_segments(const CallArgs& call);
 
 }  // namespace tenon

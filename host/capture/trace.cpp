@@ -35,13 +35,22 @@ namespace {
 
 thread_local Trace* current_trace = nullptr;
 
-// What flag dynamo.allow_rnn keeps out of graphs.
-bool is_recurrent(const OpEntry& op) { return op.def->tags & OpTags::recurrent; }
-
 // Flag dynamo.only_allow_pt2_compliant_ops; operations of Tenon all have the tag.
 bool is_compliant(const OpEntry& op) {
   const CustomOp* added = custom_op_of(op.functional ? *op.functional : op);
   return !added || added->pt2_compliant;
+}
+
+bool stays_outside(const OpEntry& op, bool fullgraph) {
+  if (is_uncompiled()) return true;
+  const config::DynamoFlags& flags = config::flags().dynamo;
+  bool refused = flags.only_allow_pt2_compliant_ops && !is_compliant(op);
+  require(!refused || !fullgraph, ErrorCode::graph_break,
+          "{} lacks the tag pt2_compliant, without which dynamo.only_allow_pt2_compliant_ops lets "
+          "no operation into a graph, and fullgraph = true forbids cutting the graph; declare it "
+          "with .pt2_compliant() if its functions are pure, or set the flag to false",
+          op.name);
+  return refused || is_kept_recurrent(op);
 }
 
 // Those on numbers of the body, over another recording of the same call. False where it lacks one.
@@ -109,8 +118,8 @@ void Trace::set_hooks() {
     inputs_.check_leaf_writes(call);
     if (inputs_.meets_lent_memory(call))
       break_because(message("{} gets memory that another tensor lies in", call.op->name));
-    if (!stays_outside(*call.op) && !cuts_history(*this, call)) return false;
-    run_outside(call);
+    if (!stays_outside(*call.op, fullgraph) && !cuts_history(*this, call)) return false;
+    run_outside(call, runs_between_segments(call));
     return true;
   };
   recorder_.lift = [this](const Tensor& real) {
@@ -166,18 +175,6 @@ void Trace::set_hooks() {
             call.op->name);
     break_because(message("{} is on memory that the program may write", call.op->name));
   };
-}
-
-bool Trace::stays_outside(const OpEntry& op) const {
-  if (is_uncompiled()) return true;
-  const config::DynamoFlags& flags = config::flags().dynamo;
-  bool refused = flags.only_allow_pt2_compliant_ops && !is_compliant(op);
-  require(!refused || !fullgraph, ErrorCode::graph_break,
-          "{} lacks the tag pt2_compliant, without which dynamo.only_allow_pt2_compliant_ops lets "
-          "no operation into a graph, and fullgraph = true forbids cutting the graph; declare it "
-          "with .pt2_compliant() if its functions are pure, or set the flag to false",
-          op.name);
-  return refused || (!flags.allow_rnn && is_recurrent(op));
 }
 
 // ---- graph breaks

@@ -118,6 +118,8 @@ class Trace {
   PendingLogCalls& log_calls() { return log_calls_; }
   /// About values of the graph that is being recorded.
   autograd::TapeRequests& requests() { return requests_; }
+  /// Of all segments, which a handle can still reach.
+  std::vector<Tensor> fakes() const;
 
   const bool fullgraph;          ///< the body must be one graph
   bool leaves_body_out = false;  ///< later calls do without the body where they can
@@ -128,7 +130,6 @@ class Trace {
   friend void change_needs(Trace& trace, std::string_view what, std::source_location where);
   friend void start_tape(Trace& trace);
   void set_hooks();
-  bool stays_outside(const OpEntry& op) const;
   void run_outside(const CallArgs& call, bool is_between_segments = false);
   bool may_look() const;
   std::optional<SymValue> look_at(const Expr* expr);

@@ -1,6 +1,5 @@
 // Layers with parameters.
 #include "nn/dense.h"
-#include "nn/mode.h"
 
 #include <tenon/autograd.h>
 #include <tenon/nn/layers.h>
@@ -115,19 +114,28 @@ BatchNorm::BatchNorm(int64_t num_features, const BatchNormOptions& options, int6
       min_dims_(min_dims),
       max_dims_(max_dims) {}
 
+// The weight of a batch stays a tensor: a number would be another one in each call, and compiled
+// code holds for the numbers that it was made with.
+static Tensor norm_with_averages(const StatisticsNorm& norm, const Tensor& x, double eps) {
+  Tensor mean = zeros_like(norm.running_mean), var = zeros_like(norm.running_var);
+  Tensor y = batch_norm(x, norm.weight, norm.bias, mean, var, /*training=*/true, /*momentum=*/1,
+                        eps, /*cudnn_enabled=*/true);
+  Tensor weight_of_batch = norm.num_batches_tracked.to(Dtype::f64).reciprocal();
+  norm.running_mean.lerp_(mean, weight_of_batch.to(mean.dtype()));
+  norm.running_var.lerp_(var, weight_of_batch.to(var.dtype()));
+  return y;
+}
+
 Tensor BatchNorm::forward(const Tensor& x) const {
   require(x.dim() >= min_dims_ && x.dim() <= max_dims_, "{}: expected {} dimensions, found {}",
           type_name(), max_dims_, x);
   bool tracked = running_mean.defined();
-  double weight_of_batch = options_.momentum.value_or(0);
   if (is_training() && tracked) {
     num_batches_tracked.add_(1);
-    if (!options_.momentum)
-      weight_of_batch = 1 / static_cast<double>(read_number_slot(
-                                num_batches_tracked, message("{} without momentum", type_name())));
+    if (!options_.momentum) return norm_with_averages(*this, x, options_.eps);
   }
   return batch_norm(x, weight, bias, running_mean, running_var, is_training() || !tracked,
-                    weight_of_batch, options_.eps, /*cudnn_enabled=*/true);
+                    options_.momentum.value_or(0), options_.eps, /*cudnn_enabled=*/true);
 }
 
 InstanceNorm::InstanceNorm(int64_t num_features, const InstanceNormOptions& options, int64_t dims)

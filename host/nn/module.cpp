@@ -168,7 +168,6 @@ void Module::apply(const std::function<void(Module&)>& f) {
 }
 
 void (*mode_read_slot)(const std::shared_ptr<const bool>&) = nullptr;
-int64_t (*read_number_slot)(const Tensor&, std::string_view) = nullptr;
 constinit thread_local int32_t n_static_modules = 0;
 void detail::enter_static_numbers() { ++n_static_modules; }
 void detail::leave_static_numbers() { --n_static_modules; }

@@ -6,6 +6,7 @@
 #include "autograd/saved/saved_tensor_hooks.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/tensor/stand_in.h"
 
 namespace tenon::autograd {
 
@@ -21,9 +22,11 @@ Tensor bare_alias(const Tensor& t) {
 
 // A view is kept without its base: a base that is written later has a history that may lead here,
 // and would keep itself alive.
-SavedTensor::SavedTensor(const Tensor& t, bool is_result, uint32_t result_input)
-    : result_input_(result_input), is_result_(is_result), defined_(t.defined()) {
+SavedTensor::SavedTensor(const Tensor& given, bool is_result, uint32_t result_input)
+    : result_input_(result_input), is_result_(is_result), defined_(given.defined()) {
   if (!defined_) return;
+  const Tensor* object = stands_for(given);  // `given` may be a fake again when the pass comes
+  const Tensor& t = object ? *object : given;
   version_ = version_of(t);
   bool is_view = impl_of(t)->base.defined();
   tensor_ = is_result || is_view ? bare_alias(t) : t;

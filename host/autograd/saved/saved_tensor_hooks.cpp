@@ -77,9 +77,11 @@ Tensor expected_of(const Tensor& t) {
 
 }  // namespace
 
+bool packs_saved_tensors() { return !leaves_hooks_out && !hooks_of_thread().empty(); }
+
 std::shared_ptr<const PackedTensor> pack(const Tensor& t) {
+  if (!packs_saved_tensors()) return nullptr;
   std::vector<Hooks>& stack = hooks_of_thread();
-  if (stack.empty() || leaves_hooks_out) return nullptr;
   Hooks hooks = std::move(stack.back());  // what a hook saves does not go through it again
   stack.pop_back();
   auto packed = std::make_shared<PackedTensor>();

@@ -48,6 +48,8 @@ class WithoutSavedTensorHooks {
 extern void (*begin_saved_tensor_hooks_slot)();
 extern void (*end_saved_tensor_hooks_slot)();
 
+/// Whether what nodes of this thread save goes through hooks, which are code of the program.
+bool packs_saved_tensors();
 /// The tensor as the innermost hooks of this thread pack it; null where there are none.
 std::shared_ptr<const PackedTensor> pack(const Tensor& t);
 

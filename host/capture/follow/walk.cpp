@@ -198,10 +198,7 @@ void Walk::let_go_behind(const Path::Part& part) {
 
 void Walk::let_escape() {
   std::vector<uint32_t> escaped;
-  at_.each_object_of_body([&](uint32_t o) {
-    Tensor& t = at_.frame().objects[o];
-    int32_t ours = 1 + path().objects()[o].n_arguments;
-    if (!t.defined() || t.head()->references.load(std::memory_order_relaxed) <= ours) return;
+  each_held([&](uint32_t o, const Tensor& t) {
     bool made_here = path().objects()[o].origin.kind == ValueOrigin::Kind::undefined;
     escape(t, Tensor(real_of(t)), made_here);
     escaped.push_back(o);

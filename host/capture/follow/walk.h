@@ -71,7 +71,10 @@ class Walk {
   bool has_met(const Tensor& real) const { return object_of(real) != Path::no_object; }
   /// About the pending steps: values are those of the path, nodes those of the part.
   autograd::TapeRequests requests;
-  /// Fakes that somebody holds become what they stand for.
+  /// `f(object, fake)` for each fake that somebody holds.
+  template <class F>
+  void each_held(F f) const;
+  /// These become what they stand for.
   void let_escape();
 
   /// The pending steps become the first ones of a recording, which begins here. Gives where in it
@@ -95,5 +98,14 @@ class Walk {
   detail::LeafArray<int64_t, 8> symbols_;
   const bool grad_;  // whether gradients are on around the call
 };
+
+template <class F>
+void Walk::each_held(F f) const {
+  at_.each_object_of_body([&](uint32_t o) {
+    const Tensor& t = at_.frame().objects[o];
+    int32_t ours = 1 + path().objects()[o].n_arguments;
+    if (t.defined() && t.head()->references.load(std::memory_order_relaxed) > ours) f(o, t);
+  });
+}
 
 }  // namespace tenon

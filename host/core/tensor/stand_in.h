@@ -25,4 +25,10 @@ inline const Tensor* stands_for(const Tensor& t) {
   return stands ? &impl->extra->concrete : nullptr;
 }
 
+/// Makes a fake stand for `real` for a while; gives what it was, for end_show.
+Tensor show_as(const Tensor& fake, const Tensor& real);
+/// `shown` is again what it was `before` show_as. Whether it needs a gradient, its sizes and strides
+/// are now those of `real` where code has changed them.
+void end_show(const Tensor& shown, const Tensor& real, const Tensor& before);
+
 }  // namespace tenon

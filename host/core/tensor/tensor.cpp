@@ -9,6 +9,7 @@
 #include "core/tensor/allocator.h"
 #include "core/tensor/exposure.h"
 #include "core/tensor/layout_questions.h"
+#include "core/tensor/stand_in.h"
 
 #include <algorithm>
 #include <cstring>
@@ -346,7 +347,8 @@ bool shows_numbers_of(Dtype seen, Dtype stored) {
 
 void track_view(const Tensor& view, const Tensor& of) {
   TensorImpl* impl = impl_of(view);
-  const Tensor& base = impl_of(of)->base.defined() ? impl_of(of)->base : of;
+  const Tensor* object = stands_for(of);
+  const Tensor& base = impl_of(of)->base.defined() ? impl_of(of)->base : object ? *object : of;
   if (!shares_storage(view, of) || !shows_numbers_of(view.dtype(), base.dtype())) return;
   ++impl->n_changes;
   impl->base = base;

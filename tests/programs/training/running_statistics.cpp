@@ -156,6 +156,32 @@ TENON_PROGRAM(ALayerIsCalibrated, 6) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(ALayerIsCalibrated, 6);
 
+TENON_PROGRAM(AllBatchesWeighTheSame, 4) {
+  nn::BatchNorm1d norm(3, {.momentum = std::nullopt});
+  auto f = run.compile([&](const Tensor& x) { return about(norm(x).square().sum()); });
+  for (int i = 0; i < 12; ++i) {
+    norm.train(i % 6 != 3);
+    run.log(f(batch(i, 4 + i % 2)));
+    run.log(about(norm.running_mean), about(norm.running_var), norm.num_batches_tracked);
+  }
+}
+TENON_PROGRAM_IN_ONE_GRAPH(AllBatchesWeighTheSame, 4);
+
+TENON_PROGRAM(AllBatchesWeighTheSameInAWholeStep, 4) {
+  nn::BatchNorm1d norm(3, {.momentum = std::nullopt});
+  auto f = run.compile([&](const Tensor& x) {
+    norm.weight.set_grad({});
+    Tensor loss = norm(x).square().sum();
+    loss.backward();
+    return about(loss);
+  });
+  for (int i = 0; i < 8; ++i) {
+    run.log(f(batch(i)));
+    run.log(about(norm.weight.grad()), about(norm.running_mean), about(norm.running_var));
+  }
+}
+TENON_PROGRAM_IN_ONE_GRAPH(AllBatchesWeighTheSameInAWholeStep, 4);
+
 TENON_PROGRAM(StatisticsBesideALoss, 9) {
   Statistics of;
   Tensor w = ones({3}).requires_grad_();

@@ -145,15 +145,9 @@ TEST(Escapes, OfABodyThatMustBeOneGraphAreNamed) {
 }
 
 TEST(Escapes, LooksOfTheLibraryHaveNoPlaceOfItsOwn) {
-  nn::BatchNorm2d norm(3, {.momentum = std::nullopt});
-  auto f =
-      compile([&](const Tensor& x) { return norm(x); }, {.backend = "eager", .fullgraph = true});
-  std::string error = error_of([&] { f(ones({2, 3, 2, 2})); });
-  EXPECT_TRUE(error.starts_with("GraphBreakError: BatchNorm2d without momentum looks at data, and"))
-      << error;
-  auto g = compile([](const Tensor& x) { return x * array_view<float, 1>(x + 1.0)(1); },
+  auto f = compile([](const Tensor& x) { return x * array_view<float, 1>(x + 1.0)(1); },
                    {.backend = "eager", .fullgraph = true});
-  error = error_of([&] { g(ones({2})); });
+  std::string error = error_of([&] { f(ones({2})); });
   EXPECT_TRUE(error.starts_with("GraphBreakError: item() looks at data, and")) << error;
 }
 
