@@ -47,6 +47,17 @@ JointPass pass_named(const std::string& name) {
       name, known.empty() ? "none" : joined(known));
 }
 
+/// Marks that a graph is being walked over: one that took its place would leave the walk without.
+class InRule {
+ public:
+  explicit InRule(bool& mark) : mark_(mark) { mark_ = true; }
+  ~InRule() { mark_ = false; }
+  InRule(const InRule&) = delete;
+
+ private:
+  bool& mark_;
+};
+
 /// One walk over a joint graph with a rule.
 class Rewriting {
  public:
@@ -158,6 +169,10 @@ void register_joint_pass(std::string name, JointPass pass) {
 
 void JointGraph::rewrite(const Rule& rule) {
   require(static_cast<bool>(rule), "JointGraph::rewrite: expected a function, found none");
+  require(!in_rule_,
+          "JointGraph::rewrite: expected a call by a pass, found one by a rule while the graph is "
+          "walked over; call it again after the first rewrite has returned");
+  InRule walking(in_rule_);
   replace_graph(joint_, Rewriting(*joint_.graph, rule).run());
   remove_dead_code(*joint_.graph, {.keep_random = true});
 }

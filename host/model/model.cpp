@@ -38,6 +38,16 @@ static void check_own_options(const std::string& path, const LoadOptions& option
       path);
 }
 
+// A mistake is an error now, not at the first call.
+static void check_backend(const std::string& backend, const LoadOptions& options) {
+  std::string flags = option_texts(options.options).flags;
+  require(flags.empty(), ErrorCode::config,
+          "load: expected options of backend '{}', found the flag {}; set it with config::set() or "
+          "config::patch()",
+          backend, flags.substr(0, flags.find('\n')));
+  detail::check_options({.backend = backend, .mode = options.mode, .options = options.options});
+}
+
 // In a body, too, the weights are tensors that it has found.
 Model load(const std::string& path, const LoadOptions& options) {
   PauseRecording while_it_is_read;
@@ -52,7 +62,7 @@ Model load(const std::string& path, const LoadOptions& options) {
     return Model(std::make_shared<Model::State>(std::move(saved)));
   }
   std::string backend = options.backend.empty() ? default_backend() : options.backend;
-  backend_info(backend);  // an unknown name is an error now, not at the first call
+  check_backend(backend, options);
   formats::Pt2Options reading;
   reading.program = options.program;
   reading.check_crc = options.check_crc;

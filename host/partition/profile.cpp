@@ -3,8 +3,10 @@
 
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/random.h"
 #include "graph/extract.h"
 #include "graph/interpret.h"
+#include "graph/passes/aliasing.h"
 
 #include <tenon/ops/create.h>
 
@@ -44,6 +46,9 @@ double Timer::milliseconds(const JointNode& node) const {
   ValueId v = view_.value_of[id];
   NodeId n = v != no_value ? graph_.value(v).source_index : view_.node_of_tuple.at(id);
   if (node.kind != JointNode::Kind::call || node.target == "getitem") return 0;
+  if (draws_numbers(graph_.node(n))) return 0;  // never computed again
+  RngState own_numbers{};
+  DrawFrom examples_only(own_numbers);  // those of the program are not used up
   Extracted alone = extract_nodes(graph_, std::vector<NodeId>{n});
   std::vector<Tensor> inputs;
   std::vector<detail::TensorHead*> heads;

@@ -5,11 +5,12 @@
 
 namespace tenon::partition {
 
-/// Runs single ops of a graph on random tensors. Threads: one at a time.
+/// Runs single ops of a graph on random tensors, which take nothing from the program's random
+/// numbers. Threads: one at a time.
 class Timer {
  public:
   Timer(const Graph& graph, const JointView& view) : graph_(graph), view_(view) {}
-  /// The shortest of a few runs; 0 for what cannot be run alone.
+  /// The shortest of a few runs; 0 for what cannot be run alone and for what draws random numbers.
   double milliseconds(const JointNode& node) const;
 
  private:

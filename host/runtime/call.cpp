@@ -5,7 +5,9 @@
 #include "backend/device_graphs.h"
 #include "capture/outside.h"
 #include "capture/trace.h"
+#include "config/flag_def.h"
 #include "config/flags.h"
+#include "config/toml.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/inline_vector.h"
@@ -36,9 +38,35 @@ bool (*verify_slot)(detail::Site&, Entry&, const detail::Leaves&, const detail::
 std::shared_ptr<void> (*compiled_backward_slot)(const Options&) = nullptr;
 void (*forget_backward_slot)() = nullptr;
 
+namespace {
+
+bool sets_just(const std::string& key, const config::TomlNode& root) {
+  const config::TomlNode* node = &root;
+  for (const std::string& part : config::split(key, '.')) {
+    bool is_only = node->kind == config::TomlNode::Kind::table && node->members.size() == 1 &&
+                   node->members[0].name == part;
+    if (!is_only) return false;
+    node = &node->members[0].node;
+  }
+  return true;
+}
+
+// The text of a value may come from outside of the program: its lines are not to set other options.
+void require_one_option(const std::string& key, const std::string& value) {
+  config::TomlNode root =
+      config::parse_toml(message("{} = {}", key, value), message("option '{}'", key));
+  require(sets_just(key, root), ErrorCode::config,
+          "option '{}': expected a name and one TOML value, found text that sets other options, "
+          "too; give each option as an entry of its own",
+          key);
+}
+
+}  // namespace
+
 OptionTexts option_texts(const std::map<std::string, std::string>& options) {
   OptionTexts texts;
   for (const auto& [key, value] : options) {
+    require_one_option(key, value);
     bool is_flag = key.find('.') != std::string::npos;
     (is_flag ? texts.flags : texts.backend) += key + " = " + value + "\n";
   }

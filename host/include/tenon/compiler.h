@@ -167,8 +167,9 @@ class TENON_API Graph {
   size_t n_inputs() const;
   size_t n_outputs() const;
   /// Runs it op by op. Symbols have the values of the call of this graph's code that the thread is
-  /// in; outside of one, those that the sizes of the inputs give. Throws UserError where the number
-  /// of inputs is wrong or a symbol has no value.
+  /// in; outside of one, those that the sizes of the inputs give. For the examples that its backend
+  /// is given, while that runs, it gives the results without data, and sizes stay symbols. Throws
+  /// UserError where the number of inputs is wrong or a symbol has no value.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) const;
 
  private:

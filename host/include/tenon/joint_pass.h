@@ -56,13 +56,15 @@ class TENON_API JointGraph {
   using Rule = std::function<std::vector<Tensor>(const JointCall&)>;
 
   /// Asks for the arguments, then for each call in the order in which they run. What nobody needs
-  /// any more is removed. Throws UserError where a replacement has other sizes, dtype or device.
+  /// any more is removed. Throws UserError where a replacement has other sizes, dtype or device, and
+  /// where a rule calls it.
   void rewrite(const Rule& rule);
   /// The graph as text: docs/graph-text.md.
   std::string text() const;
 
  private:
   Lowered& joint_;
+  bool in_rule_ = false;
 };
 
 using JointPass = std::function<void(JointGraph&)>;

@@ -46,12 +46,13 @@ TENON_API PluginInfo load_plugin(const std::string& path);
 /// invalid_argument when no such plugin is quarantined.
 TENON_API void release_plugin(std::string_view name);
 
-/// Shuts all plugins down, the last loaded one first, for good: later compiles and calls of
-/// compiled code throw BackendError plugin or backend_call_failed with status
-/// TN_FAILED_PRECONDITION; ops run on the host's own kernels. Waits for calls that are running, at
-/// most 30 s. A plugin stays as it is while a tensor lives in its memory, or when a call into it
-/// does not return; a warning says so. Also done at the end of the process; never in a forked
-/// child. Throws UserError in a forked child and when called from inside a plugin.
+/// Shuts all plugins down, the last loaded one first, for good: later compiles with them and calls
+/// of code that they made throw BackendError plugin or backend_call_failed with status
+/// TN_FAILED_PRECONDITION; ops run on the host's own kernels, and so do compiled graphs of which a
+/// plugin took nothing. Waits for calls that are running, at most 30 s. A plugin stays as it is
+/// while a tensor lives in its memory, or when a call into it does not return; a warning says so.
+/// Also done at the end of the process; never in a forked child. Throws UserError in a forked child
+/// and when called from inside a plugin.
 TENON_API void shutdown();
 
 }  // namespace tenon

@@ -5,6 +5,7 @@
 #include "core/float_mode.h"
 #include "core/threads/thread_pool.h"
 
+#include <tenon/compile.h>
 #include <tenon/library.h>
 
 #include <atomic>
@@ -83,6 +84,21 @@ TEST_F(Lifetime, RefusesWorkAfterShutdown) {
               EXPECT_EQ(artifact->describe(0), "");
               Tensor x = ones({2, 2});
               EXPECT_EQ((x + x).to_vector<float>()[0], 2.0f);  // ops do without plugins
+            }),
+            0);
+}
+
+TEST_F(Lifetime, LeavesGraphsAloneOfWhichThePluginTookNothing) {
+  EXPECT_EQ(run([] {
+              Tensor x = ones({2});
+              auto lone = compile([](const Tensor& t) { return t + 1; }, {.backend = "ts"});
+              auto pair = compile([](const Tensor& t) { return t.sin() + 1; }, {.backend = "ts"});
+              lone(x), pair(x);
+              shutdown();
+              EXPECT_EQ(lone(x).to_vector<float>()[0], 2.0f);
+              EXPECT_EQ(error_of([&] { pair(x); }),
+                        "BackendCallFailed: backend ts: plugins are shut down: tenon::shutdown() "
+                        "was called, or the process is ending");
             }),
             0);
 }

@@ -222,6 +222,26 @@ TEST_F(JointPasses, AReplacementOfAnotherSizeIsRefused) {
               HasSubstr("a value keeps its dtype, device and sizes"));
 }
 
+TEST_F(JointPasses, ARuleMayNotRewriteTheGraphThatIsWalkedOver) {
+  std::string refused;
+  auto flag = with_pass("test.nests", [&](JointGraph& graph) {
+    auto leave = [](const JointCall&) -> std::vector<Tensor> { return {}; };
+    refused = message_of<UserError>([&] {
+      graph.rewrite([&](const JointCall&) -> std::vector<Tensor> {
+        graph.rewrite(leave);
+        return {};
+      });
+    });
+    graph.rewrite(leave);  // after one that failed, too
+  });
+  auto f = compile([](const Tensor& x) { return x.sin(); }, {.backend = "keeps_halves"});
+  Tensor x = leaf({0});
+  f(x).sum().backward();
+  EXPECT_EQ(x.grad().to_vector<double>(), std::vector<double>(1, 1));
+  EXPECT_THAT(refused, HasSubstr("JointGraph::rewrite: expected a call by a pass, found one by a "
+                                 "rule"));
+}
+
 TEST_F(JointPasses, WhatAPassThrowsNamesThePass) {
   auto flag = with_pass("test.throws", [](JointGraph&) { throw std::runtime_error("no luck"); });
   auto f = compile([](const Tensor& x) { return x.sin(); }, {.backend = "keeps_halves"});

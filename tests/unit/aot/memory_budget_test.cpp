@@ -93,6 +93,25 @@ TEST_F(MemoryBudgets, SharesOutsideOfZeroAndOneAreRefused) {
                 HasSubstr("expected a share of 0 to 1"));
 }
 
+// Dropout is among what could be run to be timed, and random examples are made for the rest.
+TEST_F(MemoryBudgets, TimingOpsLeavesTheRandomNumbersAlone) {
+  auto flags = config::patch({{"functorch.activation_memory_budget", 0.1},
+                              {"functorch.activation_memory_budget_runtime_estimator", "profile"}});
+  auto body = [](const Tensor& x, const Tensor& w) {
+    Tensor h = x;
+    for (int i = 0; i < 3; ++i) h = dropout(gelu(h.matmul(w)), 0.25, true);
+    return h.sum();
+  };
+  auto f = compile(body, {.backend = "counts_saved"});
+  Tensor x = ones({3, 8}), w = full({8, 8}, 0.2).requires_grad_();
+  manual_seed(5);
+  body(x, w);
+  RngState after = rng_state();
+  manual_seed(5);
+  f(x, w);
+  EXPECT_EQ(rng_state(), after);
+}
+
 TEST_F(MemoryBudgets, WithoutRecordingNothingHappens) {
   MemoryBudget budget(0);
   EXPECT_EQ(ones({2}).sum().item<float>(), 2);

@@ -98,6 +98,10 @@ TEST_F(Discovery, TakesOnlyVisibleSharedObjectsOfTheDirectoryItself) {
   put("d", "notes.txt", manifest_of("text", "t"));
   put("d/deeper", "deep.so", manifest_of("deep", "x"));
   fs::create_directory(root_ + "/d/folder.so");
+  fs::create_symlink("folder.so", root_ + "/d/link.so");
+  fs::create_symlink("gone.so", root_ + "/d/nowhere.so");
+  fs::create_symlink("round.so", root_ + "/d/round.so");
+  ASSERT_EQ(::mkfifo((root_ + "/d/pipe.so").c_str(), 0600), 0);
   TinyElf{}.write(root_ + "/d/libother.so");  // no note: silent
   PluginCatalog catalog({.option_path = {root_ + "/d"}});
   auto all = catalog.list();

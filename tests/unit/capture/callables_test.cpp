@@ -250,6 +250,28 @@ TEST(Callables, ABackendOfTheProgramServesNumbersThatChange) {
   EXPECT_LT(by_argument.stats().compiles, 4);
 }
 
+TEST(Callables, ABackendOfTheProgramMayAskWhatTheResultsOfItsExamplesAre) {
+  std::vector<std::string> told;
+  compiler::register_backend(
+      "of_shapes", [&](const compiler::Graph& graph, std::span<const Tensor> examples) {
+        for (const Tensor& t : graph.run({examples.begin(), examples.end()}))
+          told.push_back(t.is_fake() ? message("{}", t) : "with data");
+        return [graph](const std::vector<Tensor>& in) { return graph.run(in); };
+      });
+  auto f = compile(
+      [](const Tensor& x, SymInt n) {
+        return std::tuple(cat({x, x}), (x * n).sum());
+      },
+      {.backend = "of_shapes"});
+  for (int i = 2; i < 7; ++i) {
+    auto [joined, sum] = f(ones({i}), 3 * i);
+    EXPECT_EQ(joined.size(0), 2 * i);
+    EXPECT_EQ(sum.item<float>(), float(3 * i * i));
+  }
+  EXPECT_EQ(f.stats().compiles, 2);
+  EXPECT_THAT(told, testing::ElementsAre("f32[4]", "f32[]", "f32[2*s0]", "f32[]"));
+}
+
 TEST(Callables, ABackendOfTheProgramThatUsesItsOwnCallable) {
   CompiledFunction<Tensor(const Tensor&)> f;
   std::function<void()> use;
@@ -343,6 +365,24 @@ TEST(Callables, NamesAreCheckedWhereTheyAreGiven) {
                 compile(body, {.mode = "max-autotune", .options = {{"winograd", "\"off\""}}});
               }),
               HasSubstr("both"));
+}
+
+TEST(Callables, TheTextOfAnOptionSetsNoOther) {
+  auto body = [](const Tensor& x) { return x; };
+  for (const auto& [key, value] :
+       std::map<std::string, std::string>{{"dynamo.recompile_limit", "1\ndynamo.disable = true"},
+                                          {"winograd", "\"off\"\nthreads = 1"},
+                                          {"dynamo.disable = true #", "1"}})
+    EXPECT_THAT(message_of<UserError>([&] {
+                  compile(body, {.backend = "inductor", .options = {{key, value}}});
+                }),
+                HasSubstr(message("option '{}': expected a name and one TOML value", key)));
+  EXPECT_THAT(message_of<UserError>([&] {
+                compile(body, {.backend = "eager", .options = {{"dynamo.recompile_limit", "one"}}});
+              }),
+              HasSubstr("option 'dynamo.recompile_limit':1:"));
+  auto f = compile(body, {.backend = "eager", .options = {{"dynamo.recompile_limit", "1 # few"}}});
+  EXPECT_EQ(f(ones({1})).item<float>(), 1);
 }
 
 }  // namespace

@@ -219,6 +219,20 @@ TEST(ModelTest, UnknownFilesAndBackendsAreErrorsOfLoad) {
               AllOf(HasSubstr("InvalidBackend"), HasSubstr("eager")));
 }
 
+TEST(ModelTest, OptionsAndModesAreCheckedByLoad) {
+  auto loading = [](LoadOptions options) {
+    options.backend = "inductor";
+    return message_of<UserError>([&] { load(archive("mlp_digits"), options); });
+  };
+  EXPECT_THAT(loading({.mode = "nope"}), HasSubstr("nope"));
+  EXPECT_THAT(loading({.options = {{"nope", "1"}}}), HasSubstr("nope"));
+  EXPECT_THAT(loading({.mode = "max-autotune", .options = {{"winograd", "\"off\""}}}),
+              HasSubstr("given together"));
+  EXPECT_THAT(loading({.options = {{"dynamo.disable", "true"}}}),
+              HasSubstr("load: expected options of backend 'inductor', found the flag "
+                        "dynamo.disable = true; set it with config::set()"));
+}
+
 // ---- trees
 
 struct Pair {
