@@ -19,7 +19,7 @@ namespace detail = loopir::detail;
 namespace {
 
 constexpr std::string_view head = "program ";
-constexpr uint32_t version = 2;
+constexpr uint32_t version = 3;
 
 [[noreturn]] void fail(const char* what) {
   throw error(TN_DATA_LOSS, tenon::plugin::text("saved program: {}", what));

@@ -1,6 +1,6 @@
 // Executables whose kernels are code for blocks, as text and back.
 //
-//   program 2 <digest>
+//   program 3 <digest>
 //   ...
 //
 // One token a number, texts in quotation marks, lists in brackets with their length in front; index

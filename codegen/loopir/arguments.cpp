@@ -8,6 +8,7 @@
 namespace loopir {
 
 using tenon::plugin::declined;
+using tenon::plugin::host;
 using tenon::plugin::sv;
 using tenon::plugin::text;
 
@@ -22,10 +23,34 @@ void Arguments::import_symbols() {
     if (e.flags & TN_DIM_REAL)
       reals_of_[s] = place;
     else
-      imported_[s] = x_.symbol(place);
+      imported(s, x_.symbol(place));
     x_.symbols.push_back(
         {e.flags & TN_DIM_HAS_HINT ? e.hint : 8, e.lower, e.upper, std::string(sv(e.name))});
   }
+}
+
+Id Arguments::imported(uint32_t expr, Id index) {
+  expressions_.emplace(index, expr);
+  return imported_[expr] = index;
+}
+
+std::optional<uint32_t> Arguments::expression_for(Id index) const {
+  if (auto found = expressions_.find(index); found != expressions_.end()) return found->second;
+  auto number = x_.number_of(index);
+  if (!number) return std::nullopt;
+  uint32_t out = 0;
+  tenon::plugin::check(host->sym->constant(graph_.get(), *number, &out));
+  return out;
+}
+
+bool Arguments::are_known_equal(Id a, Id b) const {
+  if (a == b) return true;
+  auto expr_a = expression_for(a), expr_b = expression_for(b);
+  if (!expr_a || !expr_b) return false;
+  const uint32_t both[] = {*expr_a, *expr_b};
+  uint32_t condition = 0;
+  tenon::plugin::check(host->sym->make(graph_.get(), TN_EX_EQ, both, 2, &condition));
+  return host->sym->known(graph_.get(), condition) == 1;
 }
 
 Id Arguments::index_of(const tn_dim& d) {
@@ -78,7 +103,7 @@ Id Arguments::index_of(const tn_dim& d) {
     default:
       throw declined(text("a size is an expression of kind {}, which is not compiled", e.op));
   }
-  return imported_[d.expr] = out;
+  return imported(d.expr, out);
 }
 
 Ids Arguments::indices_of(std::span<const tn_dim> dims) {

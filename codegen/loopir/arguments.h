@@ -30,6 +30,9 @@ class Arguments {
 
   Id index_of(const tn_dim& d);
   Ids indices_of(std::span<const tn_dim> dims);
+  /// Whether two sizes are equal in every call, as far as the host knows: by ranges and by what the
+  /// graph takes for granted. They stay two indices: what the graph asserts may be tested late.
+  bool are_known_equal(Id a, Id b) const;
   /// An int, a symbolic int or a value that is one.
   Id index_arg(const tn_arg& a);
   /// A position in a dimension, counted from its start; one that is negative counts from the end.
@@ -50,6 +53,8 @@ class Arguments {
   uint32_t place_of_draw(Id elements);
 
  private:
+  Id imported(uint32_t expr, Id index);
+  std::optional<uint32_t> expression_for(Id index) const;
   std::optional<uint32_t> real_expression(const tn_arg& a) const;
   uint32_t place_of(uint32_t expr);
   uint32_t place_of_made(const tenon::plugin::expression& e);
@@ -59,6 +64,7 @@ class Arguments {
   Expressions& x_;
   std::vector<Real>& reals_;
   std::map<Id, Id> imported_;              // by expression of the graph
+  std::map<Id, uint32_t> expressions_;     // the reverse
   std::map<uint32_t, uint32_t> reals_of_;  // the same: place in the table
 };
 

@@ -190,7 +190,11 @@ void GraphLowering::count_reads() {
 }
 
 // Elements that overlap, as in windows, have one writer where they are a view of what is in memory.
+// Examples of no or one element would hide it.
 void GraphLowering::find_overlaps() {
+  std::vector<int64_t> examples;
+  for (const Symbol& s : to_.x.symbols)
+    examples.push_back(std::max(s.hint, std::min<int64_t>(s.upper, 2)));
   to_.is_under_overlap.assign(graph_.values(), false);
   for (uint32_t id : graph_.outputs()) {
     if (id == TN_NO_VALUE || !graph_.value_at(id).is_tensor()) continue;
@@ -199,7 +203,9 @@ void GraphLowering::find_overlaps() {
         strides = to_.arguments.indices_of(v.stride_dims());
     std::vector<std::pair<int64_t, int64_t>> steps;  // stride, size
     for (size_t d = 0; d < sizes.size(); ++d)
-      if (int64_t size = to_.x.hint(sizes[d]), step = to_.x.hint(strides[d]); size > 1 && step > 0)
+      if (int64_t size = to_.x.evaluate(sizes[d], examples),
+          step = to_.x.evaluate(strides[d], examples);
+          size > 1 && step > 0)
         steps.emplace_back(step, size);
     std::sort(steps.begin(), steps.end());
     int64_t reach = 0;

@@ -37,6 +37,17 @@ Id Lowering::checked_all_the_same(Id element, Id index) {
   return x.apply(TN_F_SELECT, x.dtype_of(element), is_first, element, element);
 }
 
+// The recording has decided on it, and the host knows on what grounds. The example decides nothing:
+// sizes that were 1 may be others.
+bool Lowering::is_repeated(Id size, Id other) const {
+  if (auto number = x.number_of(size)) return *number == 1;
+  if (size == other || x.range(size).lower > 1) return false;
+  if (arguments.are_known_equal(size, x.constant(1))) return true;
+  if (x.hint(size) == 1 && !arguments.are_known_equal(size, other))
+    throw tenon::plugin::declined("a size that is broadcast may be 1 or another one");
+  return false;
+}
+
 Id Lowering::broadcast_at(const Tensor& t, std::span<const Id> indices, std::span<const Id> sizes) {
   std::span<const Id> last = indices.last(t.ndim()), last_sizes = sizes.last(t.ndim());
   Ids own(last.begin(), last.end());

@@ -87,11 +87,9 @@ struct Lowering {
   /// t[indices] with trailing dimensions aligned and sizes of 1 repeated; `sizes` are those that
   /// the indices are for.
   Id broadcast_at(const Tensor& t, std::span<const Id> indices, std::span<const Id> sizes);
-  /// Whether a size is 1 where the other tensor's is not: what it is, or, of one that is symbolic,
-  /// what it was when the graph was recorded, which is guarded.
-  bool is_repeated(Id size, Id other) const {
-    return x.is(size, 1) || (size != other && x.hint(size) == 1);
-  }
+  /// Whether a size is 1 in every call, so that its element serves all of the other tensor's; else
+  /// it is the other's in every call. Throws `declined` where calls may differ in that.
+  bool is_repeated(Id size, Id other) const;
   Tensor make(int32_t dtype, Ids sizes, const std::function<Id(std::span<const Id>)>& value);
   /// The result of an op; realised if that is worth it.
   void set(Id graph_value, Tensor t);

@@ -387,7 +387,7 @@ TEST_P(Ts, ProgramsGoThroughText) {
   CompileRequest request = request_for(graph);
   auto code = compile_with_backend(GetParam(), request);
   std::string text = text_of(*code);
-  EXPECT_TRUE(text.starts_with("program 2 ")) << text.substr(0, 40);
+  EXPECT_TRUE(text.starts_with("program 3 ")) << text.substr(0, 40);
   for (unsigned char c : text) ASSERT_TRUE(c == '\n' || (c >= 32 && c < 127)) << int{c};
   auto again = load_with_backend(GetParam(), request, text);
   EXPECT_EQ(text_of(*again), text);

@@ -90,5 +90,62 @@ TEST_F(InductorSizes, WeightsArePackedOnceForAllSizes) {
   EXPECT_GT(stats_of(*artifact)["packings"], packings);
 }
 
+// Sizes whose examples are 1, in one operand of each op: as it is used and as it is expanded.
+std::string begins_at_one(const std::string& assumed) {
+  return R"(
+  symbol s in [1, inf] hint 1 from size(%x, 0)
+  symbol t in [1, inf] hint 1 from size(%y, 0))" +
+         assumed + R"(
+  input %x: f32[s, 3]
+  input %y: f32[t, 3]
+  %p: f32[s, 3] = aten.mul.Tensor(%x, %y)
+  %e: f32[s, 3] = aten.expand.default(%y, [s, 3])
+  %q: f32[s, 3] = aten.sub.Tensor(%e, %x)
+  output %p, %q
+)";
+}
+
+TEST_F(InductorSizes, EqualSizesThatBeginAtOneAreNotRepeated) {
+  auto graph = graph_of(begins_at_one("\n  assume s == t"));
+  auto artifact = compiled("inductor", graph);
+  EXPECT_EQ(externs_of(*artifact), "[]");
+  for (int64_t n : {1, 2, 5, 1, 40})
+    EXPECT_EQ(difference(graph, *artifact, {randn({n, 3}), randn({n, 3})}, {n, n}), 0) << n;
+}
+
+TEST_F(InductorSizes, ASizeThatIsAssumedToBeOneIsRepeated) {
+  auto graph = graph_of(begins_at_one("\n  assume t == 1"));
+  auto artifact = compiled("inductor", graph);
+  EXPECT_EQ(externs_of(*artifact), "[]");
+  for (int64_t n : {1, 2, 5})
+    EXPECT_EQ(difference(graph, *artifact, {randn({n, 3}), randn({1, 3})}, {n, 1}), 0) << n;
+}
+
+TEST_F(InductorSizes, ASizeThatMayBeOneOrAnotherIsLeftToTheHost) {
+  auto graph = graph_of(begins_at_one(""));
+  auto artifact = compiled("inductor", graph);
+  for (int64_t n : {1, 2, 5})
+    for (int64_t t : {int64_t{1}, n})
+      EXPECT_EQ(difference(graph, *artifact, {randn({n, 3}), randn({t, 3})}, {n, t}), 0)
+          << n << " and " << t;
+}
+
+// The windows are views of the products: a loop that writes all of them would write some elements
+// three times.
+TEST_F(InductorSizes, WindowsWhoseNumberBeginsAtOneAreViews) {
+  auto graph = graph_of(R"(
+  symbol k in [1, inf] hint 1 from %n
+  input %x: f32[k + 2]
+  input %n: int k
+  %d: f32[k + 2] = aten.mul.Scalar(%x, 2)
+  %w: f32[k, 3] strides [1, 1] = aten.unfold.default(%d, 0, 3, 1)
+  output %w
+)");
+  auto artifact = compiled("inductor", graph);
+  for (int64_t k : {1, 4, 9})
+    EXPECT_EQ(difference(graph, *artifact, {randn({k + 2}), {}}, {k}), 0) << k;
+  EXPECT_THAT(artifact->describe(TN_DESC_IR), HasSubstr("k + 2"));
+}
+
 }  // namespace
 }  // namespace tenon
