@@ -6,6 +6,7 @@
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
 #include "graph/symbol_use.h"
+#include "ops/op_ids.h"
 #include "ops/op_table.h"
 #include "ops/shapes.h"
 
@@ -124,20 +125,69 @@ OutputRecipe FunctionalOutputs::output_recipe(ValueId id) {
   return {OutputRecipe::Kind::result, add_result(values_.current(id), seen), {}, {}};
 }
 
-// The views of an output can be made again from its memory where they take plain arguments.
-std::vector<ViewStep> FunctionalOutputs::replayed(const Alias& alias) {
+namespace {
+
+// What a plan in a file can hold.
+bool is_replayable(const Value& argument) {
+  switch (argument.tag) {
+    case Tag::none:
+    case Tag::integer:
+    case Tag::dtype:
+    case Tag::ints:
+      return true;
+    case Tag::boolean:
+      return !argument.is_symbolic();
+    default:
+      return false;
+  }
+}
+
+// Of views that take another tensor for its sizes: the view that takes the sizes.
+const OpEntry* with_sizes(const OpEntry& op) {
+  switch (op.id) {
+    case OpId::aten_view_as_default:
+    case OpId::aten_reshape_as_default:
+      return &entry_of(OpId::aten_view_default);
+    case OpId::aten_expand_as_default:
+    case OpId::aten_broadcast_tensors_default:
+      return &entry_of(OpId::aten_expand_default);
+    default:
+      return nullptr;
+  }
+}
+
+// Of the others is detach().
+bool is_seen_by_tape(const ViewStep& step) {
+  return !step.without_grad && step.op->def->vjp.kind != Vjp::Kind::none;
+}
+
+}  // namespace
+
+// The step with arguments that a call can give it; without an op where it has others.
+ViewStep FunctionalOutputs::replayed(const ViewStep& step, const Tensor& view) {
+  if (step.without_grad) return {};
+  std::vector<Value> args(step.args.begin(), step.args.end());
+  const OpEntry* op = step.op;
+  uint32_t result = step.result;
+  if (const OpEntry* sized = with_sizes(*op)) {
+    op = sized;
+    result = 0;
+    args.assign(op->n_args, Value::of(false));
+    args[1] = Value::of(view.sizes());
+  }
+  bool fits = gives_views(*op) && (op != step.op || step.viewed.element < 0);
+  args[0] = Value();
+  if (!fits || !std::ranges::all_of(args, is_replayable)) return {};
+  return {op, recorder_.graph().intern_args(args), result};
+}
+
+// The views of an output are made again from its memory where a call can give their arguments.
+std::vector<ViewStep> FunctionalOutputs::replayed(const Alias& alias, Tensor view) {
   std::vector<ViewStep> steps;
   for (const ViewStep& step : alias.chain) {
-    bool is_plain = !step.without_grad && (step.op->tags & TN_TAG_VIEW) && step.viewed.element < 0;
-    std::vector<Value> args;
-    for (size_t i = 0; i < step.args.size(); ++i) {
-      const Value& a = step.args[i];
-      if (i > 0)
-        is_plain = is_plain && a.tag != Tag::ref && a.tag != Tag::tensor && !a.is_symbolic();
-      args.push_back(i == 0 ? Value() : a);
-    }
-    if (!is_plain) return {};
-    steps.push_back({step.op, recorder_.graph().intern_args(args), step.result});
+    view = apply_view(step, view);
+    steps.push_back(replayed(step, view));
+    if (!steps.back().op) return {};
   }
   return steps;
 }
@@ -149,11 +199,27 @@ void FunctionalOutputs::describe_output(OutputRecipe& recipe, ValueId id) {
   recipe.is_view = !alias.chain.empty();
   recipe.is_part = recipe.is_view && alias.chain.back().op->schema.returns_list();
   recipe.requires_grad = options_.training && values_.current(id).requires_grad();
+  recipe.is_tracked = std::ranges::all_of(alias.chain, is_seen_by_tape);
   recipe.shows_all = recipe.is_view && same_dims(recipe.view.sizes, meta_of(base.made).sizes) &&
                      same_dims(recipe.view.strides, meta_of(base.made).strides);
-  bool is_replayed = recipe.requires_grad && alias.restrided == no_value &&
-                     config::flags().functorch.view_replay_for_aliased_outputs;
-  if (is_replayed) recipe.replay = replayed(alias);
+  if (recipe.requires_grad && recipe.kind == OutputRecipe::Kind::view_of_input)
+    add_replay(recipe, alias, recorder_.input_fake(base.position));
+  else if (recipe.requires_grad && recipe.kind == OutputRecipe::Kind::view_of_result)
+    add_replay(recipe, alias, results_[recipe.index]);
+}
+
+// A view by place gives elements that share a place one gradient between them, where a replayed one
+// tells them apart.
+void FunctionalOutputs::add_replay(OutputRecipe& recipe, const Alias& alias, const Tensor& memory) {
+  const bool is_wanted =
+      alias.restrided == no_value && config::flags().functorch.view_replay_for_aliased_outputs;
+  if (is_wanted) recipe.replay = replayed(alias, memory);
+  if (!recipe.replay.empty() || !may_show_twice(memory.sizes(), memory.strides())) return;
+  recipe.replay = replayed(alias, memory);
+  require(!recipe.replay.empty(), ErrorCode::unsupported,
+          "a result that needs a gradient is a view, by {}, of an argument whose elements share "
+          "memory, which cannot be made functional; clone the argument first",
+          alias.chain.back().op->name);
 }
 
 // What is written back goes to an argument as a whole, with its history.
@@ -212,7 +278,17 @@ void FunctionalOutputs::show_symbols() {
     for (SymInt s : view.strides) add(s);
     add(offset);
   };
-  for (const OutputRecipe& recipe : out_.outputs) add_view(recipe.view, recipe.offset);
+  auto add_arguments = [&](const ViewStep& step) {
+    for (const Value& a : step.args) {
+      if (a.tag == Tag::integer) add(a.number().sym_int());
+      if (a.tag != Tag::ints) continue;
+      for (SymInt n : arg_as<SymIntList>(a)) add(n);
+    }
+  };
+  for (const OutputRecipe& recipe : out_.outputs) {
+    add_view(recipe.view, recipe.offset);
+    for (const ViewStep& step : recipe.replay) add_arguments(step);
+  }
   for (const Lowered::Restride& r : out_.restrides) add_view(r.view, r.offset);
   for (const Expr* symbol : used) {
     out_.shown_symbols.push_back({symbol, static_cast<uint32_t>(results_.size())});

@@ -34,7 +34,9 @@ class FunctionalOutputs {
                            const Tensor& memory, const Tensor& start);
   OutputRecipe output_recipe(ValueId id);
   void describe_output(OutputRecipe& recipe, ValueId id);
-  std::vector<ViewStep> replayed(const Alias& alias);
+  void add_replay(OutputRecipe& recipe, const Alias& alias, const Tensor& memory);
+  ViewStep replayed(const ViewStep& step, const Tensor& view);
+  std::vector<ViewStep> replayed(const Alias& alias, Tensor view);
   void write_inputs_back();
   void note_restrides();
   void show_symbols();

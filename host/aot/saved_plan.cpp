@@ -39,12 +39,14 @@ Json view(const TensorMeta& meta, SymInt offset, const Graph& graph) {
 }
 
 // An argument of a view that is made again on the tape: its tag and content.
-Json argument(const Value& v, const std::string& op) {
+Json argument(const Value& v, const std::string& op, const Graph& graph) {
   Json::Array out{static_cast<int64_t>(v.tag)};
   switch (v.tag) {
     case Tag::none:
       break;
     case Tag::integer:
+      out.push_back(number(v.number().sym_int(), graph));
+      break;
     case Tag::boolean:
       out.emplace_back(static_cast<int64_t>(v.payload));
       break;
@@ -52,7 +54,7 @@ Json argument(const Value& v, const std::string& op) {
       out.emplace_back(std::string(name_of(static_cast<Dtype>(v.payload))));
       break;
     case Tag::ints:
-      for (uint32_t i = 0; i < v.count; ++i) out.emplace_back(v.as<SymInt>()[i].word());
+      for (SymInt n : arg_as<SymIntList>(v)) out.push_back(number(n, graph));
       break;
     default:
       fail(ErrorCode::unsupported, "an argument of the view {} has no text", op);
@@ -60,11 +62,11 @@ Json argument(const Value& v, const std::string& op) {
   return out;
 }
 
-Json replayed(const std::vector<ViewStep>& steps) {
+Json replayed(const std::vector<ViewStep>& steps, const Graph& graph) {
   Json::Array out;
   for (const ViewStep& step : steps) {
     Json::Array args;
-    for (const Value& v : step.args) args.push_back(argument(v, step.op->name));
+    for (const Value& v : step.args) args.push_back(argument(v, step.op->name, graph));
     out.emplace_back(
         Json::Object{{"op", step.op->name}, {"args", args}, {"result", int64_t{step.result}}});
   }
@@ -76,7 +78,8 @@ Json output(const OutputRecipe& recipe, const Graph& graph) {
   if (recipe.kind == Kind::view_of_input || recipe.kind == Kind::view_of_result)
     out.push_back({"view", view(recipe.view, recipe.offset, graph)});
   if (recipe.requires_grad) out.push_back({"requires_grad", true});
-  if (!recipe.replay.empty()) out.push_back({"replay", replayed(recipe.replay)});
+  if (recipe.is_tracked) out.push_back({"tracked", true});
+  if (!recipe.replay.empty()) out.push_back({"replay", replayed(recipe.replay, graph)});
   return out;
 }
 
@@ -176,6 +179,7 @@ class PlanReader {
       out.offset = number(v.field("view").field("offset"));
     }
     if (auto needs = v.optional_field("requires_grad")) out.requires_grad = needs->boolean();
+    if (auto tracked = v.optional_field("tracked")) out.is_tracked = tracked->boolean();
     if (auto steps = v.optional_field("replay"))
       for (const JsonView& step : steps->items()) out.replay.push_back(view_step(step));
     return out;
@@ -184,19 +188,20 @@ class PlanReader {
   ViewStep view_step(const JsonView& v) const {
     const OpEntry* op = find_op(v.field("op").text());
     std::vector<JsonView> given = v.field("args").items();
-    require(op && (op->tags & TN_TAG_VIEW) && !given.empty() && given.size() == op->n_args,
+    require(op && gives_views(*op) && !given.empty() && given.size() == op->n_args,
             ErrorCode::bad_file, "{}: not a call of a view", v);
     std::vector<std::vector<SymInt>> lists(given.size());
     std::vector<Value> args;
     for (size_t i = 0; i < given.size(); ++i) args.push_back(argument(given[i], lists[i]));
-    auto result = static_cast<uint32_t>(v.field("result").integer());
+    size_t n_results = op->schema.returns_list() ? UINT32_MAX : 1;
+    uint32_t result = v.field("result").number_below(n_results);
     return {op, graph_->intern_args(args), result};
   }
-  static Value argument(const JsonView& v, std::vector<SymInt>& list) {
+  Value argument(const JsonView& v, std::vector<SymInt>& list) const {
     std::vector<JsonView> parts = v.items();
     require(!parts.empty(), ErrorCode::bad_file, "{}: an argument without a tag", v);
     auto tag = static_cast<Tag>(parts[0].integer());
-    if (tag == Tag::integer && parts.size() == 2) return Value::of(parts[1].integer());
+    if (tag == Tag::integer && parts.size() == 2) return Value::of(number(parts[1]));
     if (tag == Tag::boolean && parts.size() == 2) return Value::of(parts[1].integer() != 0);
     if (auto dtype = tag == Tag::dtype && parts.size() == 2 ? parse_dtype(parts[1].text())
                                                             : std::optional<Dtype>())
@@ -204,7 +209,7 @@ class PlanReader {
     require(tag == Tag::ints || (tag == Tag::none && parts.size() == 1), ErrorCode::bad_file,
             "{}: no argument of a view", v);
     if (tag == Tag::none) return {};
-    for (size_t i = 1; i < parts.size(); ++i) list.emplace_back(parts[i].integer());
+    for (size_t i = 1; i < parts.size(); ++i) list.push_back(number(parts[i]));
     return Value::of(SymIntList(list.data(), list.size()));
   }
   Derivative derivative(const JsonView& v) const {

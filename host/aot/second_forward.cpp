@@ -10,6 +10,7 @@
 // both written and wanted, and these are copied at each call.
 #include "aot/second_forward.h"
 
+#include "aot/strided_copies.h"
 #include "autograd/grad_state.h"
 #include "core/dispatch.h"
 #include "core/error.h"
@@ -152,7 +153,7 @@ void InputsBefore::keep(const SecondForward& second, std::span<detail::TensorHea
     }
     if (written.holds(t)) {
       BelowAutograd below;
-      t = t.clone();
+      t = copy_with_strides(t, t.strides());
       copies_.push_back({i, t});
     }
     exact_.back() = autograd::SavedTensor(t, false);

@@ -18,6 +18,7 @@
 #include "aot/eager_training.h"
 #include "aot/joined_statistics.h"
 #include "aot/second_forward.h"
+#include "aot/strided_copies.h"
 #include "autograd/collector.h"
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
@@ -27,6 +28,7 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "core/sym/sym_eval.h"
 #include "core/tensor/stand_in.h"
 #include "core/threads/once.h"
 #include "graph/inline.h"
@@ -215,7 +217,7 @@ class CompiledNode final : public autograd::Node {
 
   Tensor copy_of(const Saved& s, const Tensor& t) const {
     Tensor made = s.kind == Saved::Kind::primal ? before_.copy_of(s.index) : Tensor();
-    return made.defined() ? made : t.clone();
+    return made.defined() ? made : copy_with_strides(t, t.strides());
   }
 
   Tensor zeros_like_result(size_t tangent) const {
@@ -226,18 +228,35 @@ class CompiledNode final : public autograd::Node {
   // The layout that the backward was compiled for.
   Tensor laid_out(Tensor grad, size_t tangent) const {
     size_t at = plan_->halves.saved.size() + tangent;
-    const Graph& backward = *plan_->halves.backward.graph;
-    const TensorMeta& meta = backward.value(backward.inputs()[at]).meta;
     if (!grad.defined()) grad = zeros_like_result(tangent);
-    if (list_of(meta.strides).is_symbolic()) return grad.contiguous();
-    for (size_t d = 0; d < meta.strides.size(); ++d) {
-      auto dim = static_cast<int64_t>(d);
-      if (grad.size(dim) == 1 || grad.stride(dim) == meta.strides[d]) continue;
-      Tensor out = grad.new_empty_strided(grad.sizes(), list_of(meta.strides));
-      out.copy_(grad);
-      return out;
-    }
-    return grad;
+    if (list_of(stated(at).strides).is_symbolic()) return grad.contiguous();
+    return with_strides(std::move(grad), list_of(stated(at).strides));
+  }
+
+  // As the forward gave it; what hooks of the user give may be laid out otherwise.
+  Tensor unpacked(size_t at) {
+    Tensor t = saved_[at].unpack(shared_from_this(), "a value");
+    if (!saved_[at].packed() || t.is_fake() || autograd::stand_ins) return t;
+    Dims strides;
+    for (SymInt stride : stated(at).strides) strides.push_back(at_this_call(stride));
+    return with_strides(std::move(t), list_of(strides));
+  }
+
+  const TensorMeta& stated(size_t input) const {
+    const Graph& backward = *plan_->halves.backward.graph;
+    return backward.value(backward.inputs()[input]).meta;
+  }
+
+  SymInt at_this_call(SymInt number) const {
+    if (!number.is_symbolic()) return number;
+    std::span<const SymbolBinding> symbols = plan_->halves.backward.graph->symbols;
+    auto value = evaluate(number.expr(), [&](const Expr* symbol) -> std::optional<SymValue> {
+      auto found = std::ranges::find(symbols, symbol, &SymbolBinding::symbol);
+      if (found == symbols.end()) return std::nullopt;
+      return SymValue{symbol->kind, backward_words_[static_cast<size_t>(found - symbols.begin())]};
+    });
+    ensure(value.has_value(), "a stride of a saved value follows from no size of the call");
+    return value->integer();
   }
 
   static std::vector<bool> undefined_of(const std::vector<Tensor>& grads) {
@@ -250,8 +269,7 @@ class CompiledNode final : public autograd::Node {
   std::vector<Tensor> inputs_of(const BackwardCode::Variant& half, std::vector<Tensor>& grads) {
     size_t n_saved = saved_.size();
     auto value = [&](size_t i) {
-      return i < n_saved ? saved_[i].unpack(shared_from_this(), "a value")
-                         : laid_out(std::move(grads[i - n_saved]), i - n_saved);
+      return i < n_saved ? unpacked(i) : laid_out(std::move(grads[i - n_saved]), i - n_saved);
     };
     const Extracted& graph = half.part ? half.part->half : plan_->halves.backward;
     std::vector<Tensor> values(graph.graph->inputs().size());

@@ -3,7 +3,9 @@
 #include "aot/view_inverse.h"
 
 #include "core/error.h"
+#include "core/sym/sym_int.h"
 #include "core/tensor/tensor_impl.h"
+#include "ops/op_ids.h"
 #include "ops/op_table.h"
 #include "ops/shapes.h"
 
@@ -13,6 +15,29 @@
 #include <algorithm>
 
 namespace tenon {
+
+bool gives_views(const OpEntry& op) {
+  const Schema& schema = op.schema;
+  return !op.def->custom && !op.mutated_args && schema.args.size() > 0 &&
+         schema.returns.size() == 1 && !schema.args[0].alias.empty() &&
+         !schema.returns[0].alias.empty();
+}
+
+// Each dimension has to step beyond what the narrower ones reach.
+bool may_show_twice(SymIntList sizes, SymIntList strides) {
+  std::vector<size_t> left;
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (!is_one(sizes[d])) left.push_back(d);
+  SymInt reached = 0;
+  while (!left.empty()) {
+    auto next = std::ranges::min_element(
+        left, [&](size_t a, size_t b) { return guard_or_false(strides[a] < strides[b]); });
+    if (!guard_or_false(strides[*next] > reached)) return true;
+    reached = reached + (sizes[*next] - 1) * strides[*next];
+    left.erase(next);
+  }
+  return false;
+}
 
 Tensor apply_view(const ViewStep& step, const Tensor& parent) {
   std::vector<Value> args(step.args.begin(), step.args.end());
@@ -28,7 +53,10 @@ Tensor apply_view(const ViewStep& step, const Tensor& parent) {
   EnableGradGuard mode(thread_modes.grad_enabled && !step.without_grad);
   dispatch(*step.op, args.data(), static_cast<uint32_t>(args.size()), results, n_results);
   if (!step.op->schema.returns_list()) return take<Tensor>(results[step.result]);
-  return take<std::vector<Tensor>>(results[0])[step.result];
+  auto parts = take<std::vector<Tensor>>(results[0]);
+  require(step.result < parts.size(), "{} gives {} tensors, and number {} of them is asked for",
+          step.op->name, parts.size(), step.result);
+  return parts[step.result];
 }
 
 namespace {
@@ -57,15 +85,25 @@ Tensor scatter_view(const ViewStep& step, const Tensor& parent, const Tensor& co
   return inverse.call(parent, content, static_cast<ViewPart>(step.result), step.args.data() + 1);
 }
 
+// What is written to a part of such a view changes other parts of it too.
+bool shows_twice(const ViewStep& step) {
+  return step.op->id == OpId::aten_as_strided_default &&
+         may_show_twice(arg_as<SymIntList>(step.args[1]), arg_as<SymIntList>(step.args[2]));
+}
+
 // A part of a view without an inverse may have one itself, but the view does not.
 bool has_no_inverse(const ViewStep& step) { return step.op->def->inverse.reason != nullptr; }
+
+bool needs_numbers(std::span<const ViewStep> chain) {
+  return std::ranges::any_of(chain, has_no_inverse) ||
+         std::ranges::any_of(chain.first(chain.size() - 1), shows_twice);
+}
 
 }  // namespace
 
 Tensor scatter_views(std::span<const ViewStep> chain, const Tensor& base, const Tensor& content) {
   if (chain.empty()) return content;
-  if (std::any_of(chain.begin(), chain.end(), has_no_inverse))
-    return into_numbered(chain, base, content);
+  if (needs_numbers(chain)) return into_numbered(chain, base, content);
   std::vector<Tensor> parents{base};
   for (const ViewStep& step : chain.first(chain.size() - 1))
     parents.push_back(apply_view(step, parents.back()));

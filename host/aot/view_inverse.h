@@ -15,13 +15,17 @@ struct ViewStep {
     uint32_t arg = 0;
     int32_t element = -1;
   };
-  const OpEntry* op;
+  const OpEntry* op = nullptr;
   std::span<const Value> args;  ///< without values of a graph but for the viewed one
   uint32_t result = 0;          ///< of ops that give several views
   bool without_grad = false;    ///< made while gradients were off
   Place viewed;
 };
 
+/// Whether the op does nothing but show its first argument, or a part of it, as tensors.
+bool gives_views(const OpEntry& op);
+/// Whether elements may share a place in memory; where sizes are symbolic, the answer is guarded.
+bool may_show_twice(SymIntList sizes, SymIntList strides);
 /// The view of `parent`.
 Tensor apply_view(const ViewStep& step, const Tensor& parent);
 /// `base` with the elements that the last view of the chain shows replaced by `content`. Ops are

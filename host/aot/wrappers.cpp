@@ -3,6 +3,7 @@
 #include "aot/functional_outputs.h"
 #include "aot/lower.h"
 #include "aot/saved_plan.h"
+#include "core/arguments.h"
 #include "core/error.h"
 #include "core/sym/sym_eval.h"
 #include "graph/symbol_use.h"
@@ -184,10 +185,12 @@ class InferenceWrapper final : public Artifact {
         size_at_call(recipe.offset, symbols) +
         in_elements_of(recipe.view.dtype, base.storage_offset(), base.dtype()).guard_int();
     if (recipe.requires_grad && base.requires_grad()) {
-      if (Tensor view = replay(recipe, base, list_of(sizes)); view.defined()) return view;
+      if (Tensor view = replay(recipe, base, list_of(sizes), symbols); view.defined()) return view;
       return view_on_tape(base, recipe.view.dtype, std::move(sizes), std::move(strides), offset);
     }
-    return make_view_as(base, recipe.view.dtype, list_of(sizes), list_of(strides), offset);
+    Tensor view = make_view_as(base, recipe.view.dtype, list_of(sizes), list_of(strides), offset);
+    if (recipe.is_tracked && !base.requires_grad()) track_view(view, base);
+    return view;
   }
 
   // By place; numbers of the base may be seen as parts of complex ones, or the other way round.
@@ -203,10 +206,21 @@ class InferenceWrapper final : public Artifact {
     return view_as_complex(base.as_strided(list_of(sizes), list_of(strides), offset * 2));
   }
 
+  static Tensor view_at_call(const ViewStep& step, const Tensor& base,
+                             const SymbolsOfCall& symbols) {
+    std::vector<Value> args(step.args.begin(), step.args.end());
+    ArgumentLists lists;
+    map_arguments(
+        args, lists, [](ValueId) { return Value{}; },
+        [&](Number n) { return Number(size_at_call(n.sym_int(), symbols)); });
+    return apply_view({step.op, args, step.result}, base);
+  }
+
   // The recorded views of the base, so that the tape shows them; undefined where they do not fit.
-  static Tensor replay(const OutputRecipe& recipe, const Tensor& base, SymIntList sizes) {
+  static Tensor replay(const OutputRecipe& recipe, const Tensor& base, SymIntList sizes,
+                       const SymbolsOfCall& symbols) {
     Tensor view = base;
-    for (const ViewStep& step : recipe.replay) view = apply_view(step, view);
+    for (const ViewStep& step : recipe.replay) view = view_at_call(step, view, symbols);
     bool fits = !recipe.replay.empty() && view.dim() == static_cast<int64_t>(sizes.size());
     for (size_t d = 0; fits && d < sizes.size(); ++d)
       fits = view.sizes()[d].word() == sizes[d].word();

@@ -21,6 +21,7 @@
 #include "ops/forms/complex_forms.h"
 #include "ops/forms/history.h"
 #include "ops/op_kernels.h"
+#include "ops/promotion.h"
 
 #include <tenon/plugin.h>
 
@@ -196,6 +197,9 @@ void run_parts_in_place(const CallArgs& call) {
   require(same_sizes(result.sizes(), self.sizes()),
           "{}: the result has shape {}, which does not fit into self of shape {}", call.op->name,
           result.sizes(), self.sizes());
+  require(can_cast(result.dtype(), self.dtype()),
+          "{}: a result of dtype {} cannot be stored in self of dtype {}", call.op->name,
+          result.dtype(), self.dtype());
   call.results[0] = Value::own(self.copy_(result));
 }
 

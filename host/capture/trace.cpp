@@ -410,6 +410,7 @@ Recording Trace::finish(const BodyResults& results) {
   if (is_on_tape()) {
     gradients_.give_back();
     recording_.gradients.needs_history = TouchedGradients::take_histories(results.tensors);
+    TouchedGradients::end_tape(recorder_.live_fakes());
   }
   const detail::Leaves& plain = results.plain;
   recording_.plain_results.values.assign(plain.plain.span().begin(), plain.plain.span().end());

@@ -85,6 +85,11 @@ std::vector<bool> TouchedGradients::take_histories(std::span<const Tensor> outpu
   return had;
 }
 
+void TouchedGradients::end_tape(std::span<const Tensor> fakes) {
+  for (const Tensor& fake : fakes)
+    if (GradState* state = autograd::state_of(fake)) state->node = nullptr;
+}
+
 const Tensor& TouchedGradients::left_in(const Touched& t) const {
   return gave_back_ ? t.after : autograd::ensure_state(t.leaf).grad;
 }

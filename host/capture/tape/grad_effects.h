@@ -44,6 +44,8 @@ class TouchedGradients {
   /// Takes the histories off the outputs, with which the tape goes, so that nothing recorded is
   /// kept by it; true for those that had one.
   static std::vector<bool> take_histories(std::span<const Tensor> outputs);
+  /// The tape goes, whose nodes have hooks that may hold their own tensors.
+  static void end_tape(std::span<const Tensor> fakes);
   /// What the body left, where `leaf_origin` finds leaves and `gradient_origin` gradients.
   void finish(GradEffects& effects, FunctionRef<ValueOrigin(const Tensor&)> leaf_origin,
               FunctionRef<ValueOrigin(const Tensor&)> gradient_origin) const;

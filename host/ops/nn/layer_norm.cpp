@@ -247,12 +247,33 @@ double rms_eps(Dtype dtype, std::optional<double> eps) {
   return std::numeric_limits<float>::epsilon();
 }
 
-TensorMeta rms_norm_meta(const Tensor& input, SymIntList shape, const Tensor& weight,
-                         std::optional<double>) {
+using Pair = std::tuple<Tensor, Tensor>;
+
+void check_rms_norm(const Tensor& input, SymIntList shape, const Tensor& weight) {
   require_floating("rms_norm", input.dtype());
   n_outer_dims("rms_norm", input, shape);
   check_affine("rms_norm", "weight", weight, shape);
-  return contiguous_meta(input.sizes(), input.dtype(), input.device());
+}
+
+Pair rms_norm_parts(const Tensor& input, SymIntList shape, const Tensor& weight,
+                    std::optional<double> eps) {
+  check_rms_norm(input, shape, weight);
+  Tensor x = to(input, compute_dtype(input.dtype()));
+  Tensor rstd = rsqrt(
+      add(mean(pow(x, 2), last_dims(input, shape.size()), true), rms_eps(input.dtype(), eps)));
+  Tensor y = mul(x, rstd);
+  if (weight.defined()) y = mul(y, weight);
+  return {to(y, input.dtype()), rstd};
+}
+
+// Strides as the parts give them, which follow those of the input.
+TensorMeta rms_norm_meta(const Tensor& input, SymIntList shape, const Tensor& weight,
+                         std::optional<double> eps) {
+  check_rms_norm(input, shape, weight);
+  if (input.is_contiguous()) return contiguous_meta(input.sizes(), input.dtype(), input.device());
+  FakeScope fakes;
+  auto fake_of = [](const Tensor& t) { return t.defined() ? make_fake(meta_of(t)) : Tensor(); };
+  return meta_of(std::get<0>(rms_norm_parts(fake_of(input), shape, fake_of(weight), eps)));
 }
 
 template <class T>
@@ -282,25 +303,14 @@ void rms_norm_rows(const T* x, T* y, Compute<T>* rstd, RowShape shape, double ep
 void run_rms_norm(const Tensor& out, const Tensor* rstd, const Tensor& input, size_t n_normalized,
                   const Tensor& weight, std::optional<double> eps) {
   Tensor x = contiguous_of(input), w = converted_if_defined(weight, compute_dtype(input.dtype()));
+  Tensor rows = out.is_contiguous() ? out : make_tensor(contiguous_meta(out.sizes(), out.dtype()));
   RowShape shape = row_shape(input, n_normalized);
   dispatch_floating(input.dtype(), "rms_norm", [&]<class T>() {
     using C = Compute<T>;
-    rms_norm_rows<T>(data_of<T>(x), data_of<T>(out), rstd ? data_of<C>(*rstd) : nullptr, shape,
+    rms_norm_rows<T>(data_of<T>(x), data_of<T>(rows), rstd ? data_of<C>(*rstd) : nullptr, shape,
                      rms_eps(input.dtype(), eps), data_if_defined<C>(w));
   });
-}
-
-using Pair = std::tuple<Tensor, Tensor>;
-
-Pair rms_norm_parts(const Tensor& input, SymIntList shape, const Tensor& weight,
-                    std::optional<double> eps) {
-  rms_norm_meta(input, shape, weight, eps);
-  Tensor x = to(input, compute_dtype(input.dtype()));
-  Tensor rstd = rsqrt(
-      add(mean(pow(x, 2), last_dims(input, shape.size()), true), rms_eps(input.dtype(), eps)));
-  Tensor y = mul(x, rstd);
-  if (weight.defined()) y = mul(y, weight);
-  return {to(y, input.dtype()), rstd};
+  if (!rows.is_same(out)) copy_elements(out, rows);
 }
 
 }  // namespace

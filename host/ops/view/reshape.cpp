@@ -60,9 +60,15 @@ Tensor viewed_with_dtype(const Tensor& self, Dtype dtype) {
             v, self.dtype(), dtype);
     v = v * from / to;
   };
+  // No element lies by the stride of a size of one, or where there are none.
+  auto is_used = [&](size_t dim) {
+    return !is_one(m.sizes[dim]) && !guard_or_false(self.numel() == 0);
+  };
   rescale(m.sizes[last]);
   rescale(m.offset);
-  for (size_t i = 0; i < last; ++i) rescale(m.strides[i]);
+  for (size_t i = 0; i < last; ++i)
+    if (from % to == 0 || is_used(i) || guard_or_false(m.strides[i] * from % to == 0))
+      rescale(m.strides[i]);
   return make_view_as(self, dtype, list_of(m.sizes), list_of(m.strides), m.offset);
 }
 

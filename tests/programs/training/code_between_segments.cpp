@@ -188,6 +188,20 @@ TENON_PROGRAM(ACompiledFunctionIsCalledThere, 12) {
   }
 }
 
+TENON_PROGRAM(AHookHoldsItsOwnTensor, 8) {
+  Tensor w = weight();
+  auto f = run.compile([&](const Tensor& x) {
+    w.set_grad({});
+    Tensor h = x * w, m = x * 2;
+    autograd::register_hook(h, [h, m](const Tensor& g) { return g * (h > 0) + m; });
+    Tensor loss = h.square().sum();
+    loss.backward();
+    return loss.detach();
+  });
+  for (int i = 0; i < 5; ++i) run.log(f(halves({2 + i % 2, 3}, i)), w.grad());
+}
+TENON_PROGRAM_IN_ONE_GRAPH(AHookHoldsItsOwnTensor, 2);
+
 // They run between two graphs, where no flag lets them in.
 TENON_PROGRAM(RecurrentLayersGetManyLengths, 6) {
   manual_seed(3);

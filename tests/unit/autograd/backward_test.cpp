@@ -201,6 +201,13 @@ TEST(Views, AViewMadeWithoutGradientsMustNotBeWrittenWithThem) {
   EXPECT_THAT(message_of([&] { v.mul_(2); }), HasSubstr("made while gradients were off"));
 }
 
+TEST(Writes, AComplexResultIsNoRealTensor) {
+  Tensor angle = leaf({1, 2}, {2}), y = ones({2});
+  EXPECT_THAT(message_of([&] { y.mul_(polar(angle, angle)); }),
+              HasSubstr("a result of dtype c128 cannot be stored in self of dtype f32"));
+  EXPECT_FALSE(y.requires_grad());
+}
+
 TEST(Threads, PassesOverCommonNodesAddUp) {
   Tensor x = leaf({1, 2, 3}, {3});
   Tensor shared = x.exp() * 2;
