@@ -170,6 +170,27 @@ Dims symbolic_strides(const Tensor& real, const Dims& sizes, ImplicitInput& met)
 
 }  // namespace
 
+namespace {
+
+/// Real tensors that the segment knows, with the fake memory that stands for theirs.
+struct KnownMemory {
+  const StandIns& stand_ins;
+  std::span<const Tensor> inputs;
+  std::span<const StorageRef> storages;  // of `inputs`
+
+  /// That of the tensor's memory, or null; as an input of the segment has it, where one does.
+  StorageRef of(const Tensor& real) const {
+    StorageRef storage;
+    for (const auto& [known, fake] : stand_ins.all)
+      if (shares_storage(known, real)) storage = impl_of(fake)->storage_ref;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (shares_storage(inputs[i], real)) storage = storages[i];
+    return storage;
+  }
+};
+
+}  // namespace
+
 Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body, SizesOf sizes) {
   for (auto& [known, fake] : stand_ins.all) {
     if (!same_head(known, real)) continue;
@@ -177,9 +198,7 @@ Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body, SizesOf s
     recorder_.as_fake(fake);  // adopts it where a new segment has begun
     return fake;
   }
-  StorageRef storage;
-  for (auto& [known, fake] : stand_ins.all)
-    if (shares_storage(known, real)) storage = impl_of(fake)->storage_ref;
+  StorageRef storage = KnownMemory{stand_ins, segment_inputs_, segment_storages_}.of(real);
   auto place = static_cast<uint32_t>(implicit.size());
   ImplicitInput& met = implicit.emplace_back(locate(real, body));
   met.is_wrapped_number = is_wrapped_number(real);
@@ -215,7 +234,9 @@ void TraceInputs::lift_gradient(const Tensor& leaf, const Tensor& gradient) {
   if (std::ranges::any_of(stand_ins.all, is_it)) return;
   ValueOrigin origin = origin_of(recorder_.as_fake(leaf));  // may lift the leaf
   auto place = static_cast<uint32_t>(implicit.size());
-  add_input(gradient, meta_of(gradient), {}, {ValueOrigin::Kind::implicit, place});
+  add_input(gradient, meta_of(gradient),
+            KnownMemory{stand_ins, segment_inputs_, segment_storages_}.of(gradient),
+            {ValueOrigin::Kind::implicit, place});
   implicit.push_back(
       {.source = ImplicitInput::Source::gradient, .leaf = origin, .tensor = gradient});
 }

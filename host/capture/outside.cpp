@@ -54,25 +54,52 @@ bool is_kept_recurrent(const OpEntry& op) {
 }
 
 OutsideOfBody::OutsideOfBody(bool shows_fakes) {
-  const Follower* follower = shows_fakes ? Follower::current() : nullptr;
-  const Trace* trace = shows_fakes && !follower ? Trace::current() : nullptr;
+  Follower* follower = shows_fakes ? Follower::current() : nullptr;
+  Trace* trace = shows_fakes && !follower ? Trace::current() : nullptr;
   if (follower)
-    follower->walk().each_held(
-        [&](uint32_t, const Tensor& fake) { show(fake, follower->walk().real_of(fake)); });
+    follower->walk().each_held([&](uint32_t object, const Tensor& fake) {
+      show(fake, follower->walk().real_of(fake), object);
+    });
   if (trace)
-    for (const Tensor& fake : trace->fakes()) show(fake, concrete_of(fake));
+    for (const Tensor& fake : trace->held_fakes()) show(fake, concrete_of(fake));
   pause_.emplace();
+}
+
+void OutsideOfBody::show(const Tensor& fake, const Tensor& real, uint32_t object) {
+  if (!fake.is_fake() || !real.defined()) return;
+  Tensor kept = real;
+  shown_.push_back({fake, kept, show_as(fake, kept), kept.requires_grad(), object});
+}
+
+// Code has run between two segments of a recording.
+static void note_changes(TraceInputs& inputs, bool any_other_need,
+                         std::span<const Tensor> reshaped) {
+  for (const Tensor& fake : reshaped)
+    escape(fake, Tensor(concrete_of(fake)), inputs.is_made_here(fake));
+  // A segment that begins here has met arguments as they were.
+  if (any_other_need && recorder_of_thread().graph().nodes().empty()) inputs.restart();
 }
 
 OutsideOfBody::~OutsideOfBody() {
   pause_.reset();
-  for (const Shown& s : shown_) end_show(s.fake, s.real, s.before);
-}
-
-void OutsideOfBody::show(const Tensor& fake, const Tensor& real) {
-  if (!fake.is_fake() || !real.defined()) return;
-  Tensor object = real;
-  shown_.push_back({fake, object, show_as(fake, object)});
+  if (shown_.empty()) return;
+  bool any_other_need = false;
+  std::vector<uint32_t> objects;
+  std::vector<Tensor>
+      reshaped;  // what lies otherwise than recorded is no tensor of the recording any more
+  for (const Shown& s : shown_) {
+    if (end_show(s.fake, s.real, s.before)) {
+      reshaped.push_back(s.fake);
+      objects.push_back(s.object);
+    }
+    if (s.real.requires_grad() == s.needed_grad) continue;
+    any_other_need = true;
+    mark_requires_grad(s.fake, s.real.requires_grad());
+  }
+  if (Follower* follower = Follower::current())
+    follower->leave_uncompiled(any_other_need, objects);
+  else
+    note_changes(Trace::current()->inputs(), any_other_need, reshaped);
 }
 
 bool runs_between_segments(const CallArgs& call) {
@@ -102,10 +129,10 @@ void Trace::run_outside(const CallArgs& call, bool is_between_segments) {
   }
 }
 
-std::vector<Tensor> Trace::fakes() const {
-  std::vector<Tensor> all = recorder_.live_fakes();
-  std::ranges::copy(recorder_.earlier_fakes(), std::back_inserter(all));
-  return all;
+std::vector<Tensor> Trace::held_fakes() const {
+  std::vector<Tensor> held = escaped_of(recorder_.live_fakes(), {});
+  std::ranges::copy(escaped_of(recorder_.earlier_fakes(), {}), std::back_inserter(held));
+  return held;
 }
 
 // Those of `fakes` that somebody keeps beyond the call.

@@ -39,8 +39,10 @@ class OutsideOfBody {
  private:
   struct Shown {
     Tensor fake, real, before;
+    bool needed_grad;
+    uint32_t object;  // of the path that is followed
   };
-  void show(const Tensor& fake, const Tensor& real);
+  void show(const Tensor& fake, const Tensor& real, uint32_t object = 0);
 
   std::vector<Shown> shown_;
   std::optional<PauseRecording> pause_;

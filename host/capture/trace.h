@@ -118,8 +118,8 @@ class Trace {
   PendingLogCalls& log_calls() { return log_calls_; }
   /// About values of the graph that is being recorded.
   autograd::TapeRequests& requests() { return requests_; }
-  /// Of all segments, which a handle can still reach.
-  std::vector<Tensor> fakes() const;
+  /// Of all segments, which the body holds.
+  std::vector<Tensor> held_fakes() const;
 
   const bool fullgraph;          ///< the body must be one graph
   bool leaves_body_out = false;  ///< later calls do without the body where they can

@@ -2,6 +2,7 @@
 #include "capture/follow/follow.h"
 
 #include "autograd/grad_state.h"
+#include "autograd/saved/saved_tensor_hooks.h"
 #include "capture/follow/memory_of_run.h"
 #include "capture/follow/record_steps.h"
 #include "capture/lazy_numbers.h"
@@ -76,6 +77,7 @@ void Follower::run(const detail::Body& body) {
 bool Follower::takes(const CallArgs& call) {
   keep_lazy_numbers(call);
   if (thread_modes.follower != this) return false;  // their copies were the first difference
+  if (is_off_path_) return false;
   if (call.op->mutated_args && thread_modes.grad_enabled && !is_on_tape())
     check_leaf_writes(walk_.at(), call);
   auto fits = [&] { return walk_.at().fits_step(call); };
@@ -101,7 +103,7 @@ bool Follower::runs_outside(const CallArgs& call) {
   map_arguments(
       args, lists, [this](const Tensor& t) { return Tensor(t.is_fake() ? walk_.real_of(t) : t); },
       keep_numbers);
-  PauseRecording pause;
+  OutsideOfBody outside(autograd::packs_saved_tensors());
   dispatch(*call.op, args.data(), call.n_args, call.results, call.n_results);
   return true;
 }
@@ -126,7 +128,8 @@ void Follower::answer(const CallArgs& call) {
 bool Follower::takes_unit(OpUnit& unit) {
   if (thread_modes.follower != this) return false;
   auto fits = [&] { return walk_.at().fits_unit(unit); };
-  if (holds_lazy_numbers() || (!fits() && (unit.facts().empty() || !changes_path(fits)))) {
+  if (is_off_path_ || holds_lazy_numbers() ||
+      (!fits() && (unit.facts().empty() || !changes_path(fits)))) {
     open_unit_ = &unit;
     open_unit_step_ = walk_.at().next_step();
     return false;
@@ -156,7 +159,52 @@ bool Follower::changes_path(FunctionRef<bool()> fits) {
   return std::ranges::any_of(others_, takes_over) || takes_over(first_);
 }
 
+namespace {
+
+// As far as the recording knows more than symbols.
+bool lies_as(const Tensor& fake, const TensorMeta& recorded) {
+  const detail::TensorHead* head = fake.head();
+  auto same = [&](const Dims& known, const int64_t* found) {
+    for (size_t d = 0; d < known.size(); ++d)
+      if (!known[d].is_symbolic() && known[d].word() != found[d]) return false;
+    return true;
+  };
+  return fake.dim() == static_cast<int64_t>(recorded.sizes.size()) &&
+         same(recorded.sizes, head->sizes) && same(recorded.strides, head->strides);
+}
+
+// Whether what the next segment reads lies and needs gradients as in the recording.
+bool finds_recorded_tensors(const Walk& walk) {
+  const Path::Part* part = walk.next_part();
+  if (!part) return true;
+  const Graph& graph = *part->segment->graph;
+  for (size_t i = 0; i < part->inputs.size(); ++i) {
+    if (part->inputs[i] == Path::no_object) continue;
+    const Tensor& fake = walk.at().frame().objects[part->inputs[i]];
+    const GraphValue& recorded = graph.value(graph.inputs()[i]);
+    bool is_it = !fake.defined() || (lies_as(fake, recorded.meta) &&
+                                     fake.requires_grad() == recorded.flags.requires_grad);
+    if (!is_it) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void Follower::leave_uncompiled(bool any_other_need, std::span<const uint32_t> reshaped) {
+  bool is_spoiled = any_other_need || !reshaped.empty();
+  walk_.let_escape(reshaped);
+  // That of another path that takes over has the fakes, too.
+  auto fits = [&] {
+    walk_.at().frame().is_spoiled |= is_spoiled;
+    return finds_recorded_tensors(walk_);
+  };
+  is_off_path_ = !reshaped.empty() || !(fits() || changes_path(fits));
+  if (is_off_path_) difference_ = "uncompiled code has changed what tensors of the body are";
+}
+
 bool Follower::passes_break() {
+  if (is_off_path_) return false;
   auto ends = [this] { return walk_.path().has_breaks() && walk_.ends_segment(helpers_.segments); };
   if (!ends() && !changes_path(ends)) {
     difference_ = message("it looks at data after {} operations", walk_.at().next_step());
@@ -168,6 +216,7 @@ bool Follower::passes_break() {
 
 std::optional<autograd::HookHandle> Follower::takes_hook(const Tensor& t,
                                                          const autograd::HookWish& wish) {
+  if (is_off_path_) return std::nullopt;
   auto real = [&] { return Tensor(t.is_fake() ? walk_.real_of(t) : t); };  // a segment may make it
   if (is_leaf_of_program(real())) return attach_now(wish, real());
   std::optional<ValueId> value = walk_.pending_value(t);
@@ -192,6 +241,7 @@ std::optional<autograd::HookHandle> Follower::takes_hook(const Tensor& t,
 
 bool Follower::takes_function(const autograd::FunctionCall& call,
                               const autograd::FunctionTensors& tensors) {
+  if (is_off_path_) return false;
   auto fits = [&] { return walk_.ends_function(tensors, call.waiting()->kinds()); };
   if (!fits() && !changes_path(fits)) {
     difference_ = message("{} ends after {} operations", call.name, walk_.at().next_step());
@@ -221,6 +271,7 @@ std::vector<bool> have_histories(std::span<const Tensor> results) {
 }  // namespace
 
 void Follower::finish() {
+  if (is_off_path_) return stop_following();
   bool is_cut = walk_.path().has_breaks();
   // The tape holds what it has saved as long as there is one.
   bool keeps = !is_cut && !is_on_tape() && walk_.has_escapes(results_.tensors, gradients_);

@@ -81,6 +81,9 @@ class Follower {
   void end_unit() { open_unit_ = nullptr; }
   /// The body looks at data: whether a segment ends here, which has run then.
   bool passes_break();
+  /// Code between two segments has run. It may have changed what tensors of the body are: then no step
+  /// is taken any more where no path has the same.
+  void leave_uncompiled(bool any_other_need, std::span<const uint32_t> reshaped);
   /// A hook that is registered on `t`, where the recording had one there, too.
   std::optional<autograd::HookHandle> takes_hook(const Tensor& t, const autograd::HookWish& wish);
   /// A function, whose forward has been followed, where the recording had it.
@@ -116,7 +119,8 @@ class Follower {
   size_t open_unit_step_ = 0;
   BodyResults results_;
   TouchedGradients gradients_;
-  std::string difference_;  // empty: it does what is only recorded
+  bool is_off_path_ = false;  // it stops following at the next thing it is asked
+  std::string difference_;    // empty: it does what is only recorded
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<TraceScope> trace_scope_;
   std::unique_ptr<Recording> recording_;

@@ -324,7 +324,7 @@ void FrameStore::mark_arguments(Frame& frame) const {
 }
 
 void FrameStore::give_back(std::unique_ptr<Frame> frame, size_t steps) {
-  if (!frame->is_usable) return;
+  if (!frame->is_usable || frame->is_spoiled) return;
   for (const InPlaceStep& written : in_place_steps_) {
     if (written.step >= steps) break;
     const Tensor& t = frame->objects[written.object];

@@ -33,6 +33,7 @@ struct Frame {
   std::vector<int64_t> words;         ///< what has been computed from them
   std::vector<int64_t> words_before;  ///< its memory is kept
   bool is_usable = true;              ///< all of this is for the same symbols
+  bool is_spoiled = false;            ///< fakes are not as a run begins: no other run gets it
 };
 
 /// What the tape has hung on a fake goes.

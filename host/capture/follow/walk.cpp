@@ -196,14 +196,13 @@ void Walk::let_go_behind(const Path::Part& part) {
   }
 }
 
-void Walk::let_escape() {
-  std::vector<uint32_t> escaped;
-  each_held([&](uint32_t o, const Tensor& t) {
+void Walk::let_escape(std::span<const uint32_t> objects) {
+  for (uint32_t o : objects) {
+    const Tensor& t = at_.frame().objects[o];
     bool made_here = path().objects()[o].origin.kind == ValueOrigin::Kind::undefined;
     escape(t, Tensor(real_of(t)), made_here);
-    escaped.push_back(o);
-  });
-  if (!escaped.empty()) path().frames().replace_objects(at_.frame(), escaped);
+  }
+  if (!objects.empty()) path().frames().replace_objects(at_.frame(), objects);
 }
 
 // ---- requests to the tape

@@ -71,11 +71,20 @@ class Walk {
   bool has_met(const Tensor& real) const { return object_of(real) != Path::no_object; }
   /// About the pending steps: values are those of the path, nodes those of the part.
   autograd::TapeRequests requests;
+  /// What comes when all segments so far have run; null: nothing.
+  const Path::Part* next_part() const {
+    return n_run_ < path().parts().size() ? &path().parts()[n_run_] : nullptr;
+  }
   /// `f(object, fake)` for each fake that somebody holds.
   template <class F>
   void each_held(F f) const;
   /// These become what they stand for.
-  void let_escape();
+  void let_escape() {
+    std::vector<uint32_t> held;
+    each_held([&](uint32_t o, const Tensor&) { held.push_back(o); });
+    let_escape(held);
+  }
+  void let_escape(std::span<const uint32_t> objects);
 
   /// The pending steps become the first ones of a recording, which begins here. Gives where in it
   /// the unit begins that is not over, and has begun with this step.

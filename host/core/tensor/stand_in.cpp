@@ -39,9 +39,10 @@ static bool same_place(const Tensor& a, const Tensor& b) {
          a.storage_offset() == b.storage_offset();
 }
 
-void end_show(const Tensor& shown, const Tensor& real, const Tensor& before) {
+bool end_show(const Tensor& shown, const Tensor& real, const Tensor& before) {
   TensorImpl *impl = impl_of(shown), *from = impl_of(before);
-  if (!same_place(shown, real)) {
+  bool is_reshaped = !same_place(shown, real);
+  if (is_reshaped) {
     impl_of(real)->storage_ref = impl->storage_ref;
     replace_metadata(real, shown.sizes(), shown.strides(), shown.storage_offset());
   }
@@ -49,7 +50,7 @@ void end_show(const Tensor& shown, const Tensor& real, const Tensor& before) {
   impl->grad = std::move(from->grad);
   impl->base = std::move(from->base);
   impl->base_version = from->base_version;
-  mark_requires_grad(shown, real.requires_grad());
+  return is_reshaped;
 }
 
 namespace {

@@ -27,8 +27,8 @@ inline const Tensor* stands_for(const Tensor& t) {
 
 /// Makes a fake stand for `real` for a while; gives what it was, for end_show.
 Tensor show_as(const Tensor& fake, const Tensor& real);
-/// `shown` is again what it was `before` show_as. Whether it needs a gradient, its sizes and strides
-/// are now those of `real` where code has changed them.
-void end_show(const Tensor& shown, const Tensor& real, const Tensor& before);
+/// `shown` is again what it was `before` show_as. Where code has reshaped it, `real` is reshaped;
+/// whether that is so.
+bool end_show(const Tensor& shown, const Tensor& real, const Tensor& before);
 
 }  // namespace tenon

@@ -188,6 +188,86 @@ TENON_PROGRAM(ACompiledFunctionIsCalledThere, 12) {
   }
 }
 
+TENON_PROGRAM(HistoryComesAndGoes, 8) {
+  Tensor w = weight(2);
+  bool adds = false;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor h = x * 2;
+    compiler::disable([&] {
+      if (adds)
+        h.mul_(w);
+      else
+        h.mul_(2);
+    })();
+    Tensor y = h * 3;
+    return std::tuple(y, h.requires_grad(), y.requires_grad());
+  });
+  for (int i = 0; i < 12; ++i) {
+    adds = i % 3 == 2 || i > 8;
+    w.set_grad({});
+    auto [y, h_needs, y_needs] = f(halves({2, 3}, i));
+    run.log(y, h_needs, y_needs);
+    if (!y.requires_grad()) continue;
+    y.sum().backward();
+    run.log(w.grad());
+  }
+}
+
+TENON_PROGRAM(AViewMadeThereSeesLaterWrites, 8) {
+  Tensor w = weight();
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor h = x * 2, row;
+    compiler::disable([&] { row = h.select(0, 0); })();
+    Tensor column = compiler::disable([](const Tensor& t) { return t.select(1, 1); })(h);
+    h.add_(1);
+    return std::tuple(row + 0, column * w.sum(), h);
+  });
+  for (int i = 0; i < 5; ++i) {
+    auto [row, column, h] = f(halves({2 + i % 2, 3}, i));
+    run.log(row, column, h);
+  }
+}
+
+TENON_PROGRAM(ItReshapesWhatItCaptures, 24) {
+  int mode = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor h = x * 2, m = (x + 1).unsqueeze(0);
+    compiler::disable([&] {
+      if (mode == 0) h.t_();
+      if (mode == 1) m.squeeze_(0);
+      if (mode == 2) h.unsqueeze_(0), m.transpose_(1, 2);
+    })();
+    return std::tuple(h * 3, m.sum(IntList{-1}), h.dim(), m.size(-1), h.is_contiguous());
+  });
+  for (int i = 0; i < 12; ++i) {
+    mode = i % 4;
+    auto [a, b, dims, last, is_contiguous] = f(halves({3 + i / 6, 3}, i));
+    run.log(a, b, dims, int64_t(last), is_contiguous);
+  }
+}
+
+TENON_PROGRAM(RecurrentLayersSaveThroughHooksOfTheCaller, 8) {
+  manual_seed(4);
+  nn::GRU layer(3, 2);
+  Tensor scale;
+  auto f = run.compile([&](const Tensor& x) {
+    scale = x.abs().amax() + 1;
+    return layer(x * 2).output * 3;
+  });
+  for (int i = 0; i < 4; ++i) {
+    Tensor y;
+    {
+      autograd::SavedTensorHooks hooks(
+          [&](const Tensor& t) { return std::make_shared<Tensor>(t.detach().clone()); },
+          [](const std::shared_ptr<void>& p) { return *std::static_pointer_cast<Tensor>(p); });
+      y = f(halves({2 + i % 2, 1, 3}, i));
+    }
+    layer.zero_grad();
+    y.sum().backward();
+    run.log(y, scale, layer.parameters()[0].grad());
+  }
+}
+
 TENON_PROGRAM(AHookHoldsItsOwnTensor, 8) {
   Tensor w = weight();
   auto f = run.compile([&](const Tensor& x) {
