@@ -181,11 +181,12 @@ bool refresh_and_ask(const Tensor& view) {
 void refresh_view(const Tensor& t) {
   TensorImpl* impl = impl_of(t);
   if (!impl->base.defined() || impl->base_version == *impl->version) return;
-  static std::mutex refreshing;  // threads may read one stale view
+  bool base_needs = impl->base.requires_grad();  // which may be such a view itself
+  static std::mutex refreshing;                  // threads may read one stale view
   std::lock_guard lock(refreshing);
   if (impl->base_version == *impl->version) return;
   GradState* state = state_of(t);
-  bool follows = !(state && state->from_no_grad) && impl->base.requires_grad();
+  bool follows = !(state && state->from_no_grad) && base_needs;
   if (follows) set_history(t, std::make_shared<ViewOfBase>(impl->base, t), 0);
   impl->base_version = *impl->version;
 }

@@ -39,6 +39,8 @@ void escape(const Tensor& fake, const Tensor& real, bool made_here) {
     return mark_requires_grad(fake, true);
   }
   become(fake, real);
+  impl_of(fake)->base = impl_of(real)->base;
+  impl_of(fake)->base_version = impl_of(real)->base_version;
   impl_of(fake)->grad.reset();
   mark_requires_grad(fake, real.requires_grad());
   stand_for(fake, real);

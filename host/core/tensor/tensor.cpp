@@ -348,7 +348,8 @@ bool shows_numbers_of(Dtype seen, Dtype stored) {
 void track_view(const Tensor& view, const Tensor& of) {
   TensorImpl* impl = impl_of(view);
   const Tensor* object = stands_for(of);
-  const Tensor& base = impl_of(of)->base.defined() ? impl_of(of)->base : object ? *object : of;
+  const Tensor& shown = object ? *object : of;
+  const Tensor& base = impl_of(shown)->base.defined() ? impl_of(shown)->base : shown;
   if (!shares_storage(view, of) || !shows_numbers_of(view.dtype(), base.dtype())) return;
   ++impl->n_changes;
   impl->base = base;

@@ -42,5 +42,24 @@ TENON_PROGRAM(ViewsOfArguments, 8) {
   }
 }
 
+TENON_PROGRAM(ViewsOfViewsThatTheBodyKeeps, 8) {
+  Tensor w = full({3}, 2.0).requires_grad_(), kept;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor h = x * 2;
+    kept = h.select(0, 0);
+    return h;
+  });
+  for (int i = 0; i < 6; ++i) {
+    Tensor h = f(halves({2 + i % 2, 3}, i)), part = kept.narrow(0, 0, 2), inner = part.select(0, 1);
+    if (i % 2) part.mul_(w.sum());
+    if (i % 3) h.mul_(w);
+    if (i % 3 != 1) kept.mul_(w);
+    run.log(h, kept, part, inner, kept.requires_grad(), inner.requires_grad());
+    w.set_grad({});
+    (part.sum() + inner * 2 + kept.square().sum()).backward();
+    run.log(w.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs
