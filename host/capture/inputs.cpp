@@ -170,10 +170,6 @@ Dims symbolic_strides(const Tensor& real, const Dims& sizes, ImplicitInput& met)
   return strides;
 }
 
-}  // namespace
-
-namespace {
-
 /// Real tensors that the segment knows, with the fake memory that stands for theirs.
 struct KnownMemory {
   const StandIns& stand_ins;
