@@ -85,8 +85,8 @@ OutsideOfBody::~OutsideOfBody() {
   if (shown_.empty()) return;
   bool any_other_need = false;
   std::vector<uint32_t> objects;
-  std::vector<Tensor>
-      reshaped;  // what lies otherwise than recorded is no tensor of the recording any more
+  // What lies otherwise than recorded is no tensor of the recording any more.
+  std::vector<Tensor> reshaped;
   for (const Shown& s : shown_) {
     if (end_show(s.fake, s.real, s.before)) {
       reshaped.push_back(s.fake);

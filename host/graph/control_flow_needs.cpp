@@ -1,8 +1,8 @@
 // Which results of control flow need gradients, as the tape would have it.
 #include "core/tensor/each_tensor.h"
 #include "graph/control_flow.h"
+#include "graph/gradient_needs.h"
 #include "graph/passes/aliasing.h"
-#include "ops/op.h"
 
 #include <algorithm>
 
@@ -32,24 +32,18 @@ class BodyNeeds {
   }
 
  private:
-  bool any_of(const Value& argument) const {
-    bool any = false;
-    for_each_value(argument, [&](ValueId v) { any = any || needs_[v]; });
-    return any;
-  }
-
   void visit(const Node& node) {
     const OpEntry& op = entry_of(node.op);
     auto mode = node.facts.find("grad");
     bool is_off = mode != node.facts.end() && mode->second == "off";
-    if (is_off || op.def->vjp.kind == Vjp::Kind::none) return;
+    auto needs_one = [&](const Value& argument) {
+      bool any = false;
+      for_each_value(argument, [&](ValueId v) { any = any || needs_[v]; });
+      return any;
+    };
+    if (is_off || !results_need_gradient(op, node.args, needs_one)) return;
     if (ControlFlow kind = control_flow_of(op); kind != ControlFlow::none)
       return visit_control_flow(node, op, kind);
-    int ignored = op.def->tags & OpTags::compares_target ? op.schema.find_arg("target") : -1;
-    bool any = false;
-    for (size_t i = 0; i < node.args.size(); ++i)
-      any = any || (static_cast<int>(i) != ignored && any_of(node.args[i]));
-    if (!any) return;
     for (uint32_t r = 0; r < node.n_results; ++r) mark(node.first_result + r);
     for (size_t i = 0; i < node.args.size(); ++i)
       if (op.mutated_args >> i & 1)

@@ -64,10 +64,9 @@ void run_parts_for_metas(const CallArgs& call) {
 void ask_parts(const CallArgs& call) {
   try {
     run_meta_cached(call, run_parts_for_metas);
-    drop_results(call);
-  } catch (const Error&) {
-    drop_results(call);
+  } catch (const Error&) {  // which comes again
   }
+  drop_results(call);
 }
 
 }  // namespace tenon

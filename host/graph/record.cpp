@@ -8,6 +8,7 @@
 #include "core/tensor/stand_in.h"
 #include "graph/body.h"
 #include "graph/control_flow.h"
+#include "graph/gradient_needs.h"
 #include "graph/memory_budget.h"
 #include "graph/meta_cache.h"
 #include "graph/metas_of_parts.h"
@@ -279,14 +280,12 @@ namespace {
 // Fakes need gradients where the tensors they stand for will: bodies ask, and later segments begin
 // with them.
 void pass_requires_grad(const CallArgs& call, std::span<const Value> fake_args) {
-  if (!thread_modes.grad_enabled || call.op->def->vjp.kind == Vjp::Kind::none) return;
-  bool compares = call.op->def->tags & OpTags::compares_target;
-  int ignored = compares ? call.op->schema.find_arg("target") : -1;
-  bool any = false;
-  for (size_t i = 0; i < fake_args.size(); ++i)
-    if (static_cast<int>(i) != ignored)
-      each_tensor(fake_args[i], [&](const Tensor& t) { any = any || t.requires_grad(); });
-  if (!any) return;
+  auto needs_one = [](const Value& argument) {
+    bool any = false;
+    each_tensor(argument, [&](const Tensor& t) { any = any || t.requires_grad(); });
+    return any;
+  };
+  if (!thread_modes.grad_enabled || !results_need_gradient(*call.op, fake_args, needs_one)) return;
   auto mark = [](const Tensor& t) {
     if (t.defined() && is_differentiable(t.dtype())) mark_requires_grad(t, true);
   };
