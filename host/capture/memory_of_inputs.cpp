@@ -22,6 +22,12 @@ Tensor StandIns::real_of(const Tensor& fake) const {
   return Tensor();
 }
 
+void StandIns::forget(std::span<const Tensor> reals) {
+  std::erase_if(all, [&](const auto& known) {
+    return std::ranges::any_of(reals, [&](const Tensor& t) { return same_head(t, known.first); });
+  });
+}
+
 void WrittenMemory::note(const CallArgs& call, const StandIns& stand_ins) {
   auto note_one = [&](const Tensor& t) {
     Tensor real = t.is_fake() ? concrete_of(t) : t;

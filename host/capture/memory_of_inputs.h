@@ -17,6 +17,8 @@ struct StandIns {
   Tensor fake_of(const Tensor& real) const;
   /// What the fake stands for; undefined where there is nothing.
   Tensor real_of(const Tensor& fake) const;
+  /// Where the body names these real tensors again, they are others.
+  void forget(std::span<const Tensor> reals);
 };
 
 /// Memory of real tensors that a segment writes when it runs: until then they are as they were.

@@ -53,16 +53,41 @@ bool is_kept_recurrent(const OpEntry& op) {
   return (op.def->tags & OpTags::recurrent) && !config::flags().dynamo.allow_rnn;
 }
 
+namespace {
+
+// Sizes, strides and dtype. Where it lies in memory is asked for when a segment runs.
+uint64_t layout_of(const Tensor& real) {
+  const detail::TensorHead* head = real.head();
+  auto words = [](const int64_t* first, int32_t n) {
+    return std::hash<std::string_view>()(
+        {reinterpret_cast<const char*>(first), sizeof(int64_t) * static_cast<size_t>(n)});
+  };
+  auto n = static_cast<int32_t>(real.dim());
+  constexpr uint64_t odd = 0x9E3779B97F4A7C15u;
+  return (words(head->sizes, n) * odd + words(head->strides, n)) * odd +
+         static_cast<uint64_t>(real.dtype());
+}
+
+}  // namespace
+
 OutsideOfBody::OutsideOfBody(bool shows_fakes) {
   Follower* follower = shows_fakes ? Follower::current() : nullptr;
   Trace* trace = shows_fakes && !follower ? Trace::current() : nullptr;
-  if (follower)
-    follower->walk().each_held([&](uint32_t object, const Tensor& fake) {
-      show(fake, follower->walk().real_of(fake), object);
-    });
-  if (trace)
+  if (follower) {
+    const Walk& walk = follower->walk();
+    walk.each_named([&](const Tensor& real) { name(real); });
+    walk.each_held(
+        [&](uint32_t object, const Tensor& fake) { show(fake, walk.real_of(fake), object); });
+  }
+  if (trace) {
+    for (const auto& [real, fake] : trace->inputs().stand_ins.all) name(real);
     for (const Tensor& fake : trace->held_fakes()) show(fake, concrete_of(fake));
+  }
   pause_.emplace();
+}
+
+void OutsideOfBody::name(const Tensor& real) {
+  named_.push_back({real, layout_of(real), real.requires_grad()});
 }
 
 void OutsideOfBody::show(const Tensor& fake, const Tensor& real, uint32_t object) {
@@ -71,35 +96,59 @@ void OutsideOfBody::show(const Tensor& fake, const Tensor& real, uint32_t object
   shown_.push_back({fake, kept, show_as(fake, kept), kept.requires_grad(), object});
 }
 
+bool OutsideOfBody::is_shown(const Tensor& real) const {
+  return std::ranges::any_of(shown_, [&](const Shown& s) { return same_head(s.real, real); });
+}
+
+UncompiledChanges OutsideOfBody::end_shows() {
+  UncompiledChanges changes;
+  std::vector<Tensor> moved;  // by a handle that the program has besides the body's
+  for (const Named& n : named_) {
+    bool is_moved = layout_of(n.real) != n.layout;
+    if (is_moved) moved.push_back(n.real);
+    if (is_moved || (n.real.requires_grad() != n.needed_grad && !is_shown(n.real)))
+      changes.named.push_back(n.real);
+  }
+  for (const Shown& s : shown_) {
+    bool is_moved = std::ranges::any_of(moved, [&](auto& t) { return same_head(t, s.real); });
+    if (is_moved) become(s.fake, s.real);
+    // What lies otherwise than recorded is no tensor of the recording any more.
+    if (end_show(s.fake, s.real, s.before) || is_moved) {
+      changes.reshaped.push_back(s.fake);
+      changes.objects.push_back(s.object);
+    }
+    if (s.real.requires_grad() == s.needed_grad) continue;
+    changes.any_other_need = true;
+    mark_requires_grad(s.fake, s.real.requires_grad());
+  }
+  return changes;
+}
+
+void forget_named(Trace& trace, std::span<const Tensor> named) {
+  if (named.empty()) return;
+  trace.recording_.why_not_followed =
+      "uncompiled code has changed what tensors are that it has captured";
+  trace.inputs().stand_ins.forget(named);
+}
+
 // Code has run between two segments of a recording.
-static void note_changes(TraceInputs& inputs, bool any_other_need,
-                         std::span<const Tensor> reshaped) {
-  for (const Tensor& fake : reshaped)
+static void note_changes(Trace& trace, const UncompiledChanges& changes) {
+  TraceInputs& inputs = trace.inputs();
+  for (const Tensor& fake : changes.reshaped)
     escape(fake, Tensor(concrete_of(fake)), inputs.is_made_here(fake));
+  forget_named(trace, changes.named);
   // A segment that begins here has met arguments as they were.
-  if (any_other_need && recorder_of_thread().graph().nodes().empty()) inputs.restart();
+  if (changes.any() && recorder_of_thread().graph().nodes().empty()) inputs.restart();
 }
 
 OutsideOfBody::~OutsideOfBody() {
   pause_.reset();
-  if (shown_.empty()) return;
-  bool any_other_need = false;
-  std::vector<uint32_t> objects;
-  // What lies otherwise than recorded is no tensor of the recording any more.
-  std::vector<Tensor> reshaped;
-  for (const Shown& s : shown_) {
-    if (end_show(s.fake, s.real, s.before)) {
-      reshaped.push_back(s.fake);
-      objects.push_back(s.object);
-    }
-    if (s.real.requires_grad() == s.needed_grad) continue;
-    any_other_need = true;
-    mark_requires_grad(s.fake, s.real.requires_grad());
-  }
+  if (named_.empty() && shown_.empty()) return;
+  UncompiledChanges changes = end_shows();
   if (Follower* follower = Follower::current())
-    follower->leave_uncompiled(any_other_need, objects);
+    follower->leave_uncompiled(changes);
   else
-    note_changes(Trace::current()->inputs(), any_other_need, reshaped);
+    note_changes(*Trace::current(), changes);
 }
 
 bool runs_between_segments(const CallArgs& call) {

@@ -26,6 +26,15 @@ class RecordingItself {
   const int32_t before_;
 };
 
+/// What code between two segments has changed of the tensors of a body.
+struct UncompiledChanges {
+  bool any_other_need = false;  ///< of a tensor that the body holds: it has this need from here on
+  std::vector<uint32_t> objects;  ///< of the path that is followed, parallel to `reshaped`
+  std::vector<Tensor> reshaped;   ///< fakes that lie otherwise than recorded
+  std::vector<Tensor> named;      ///< real tensors that have been recorded as something else
+  bool any() const { return any_other_need || !reshaped.empty() || !named.empty(); }
+};
+
 /// Code of the program that runs between two segments: nothing is recorded, and fakes that the body
 /// holds are the tensors that they stand for, so that what the code captures has data. All segments
 /// before it have run.
@@ -42,9 +51,19 @@ class OutsideOfBody {
     bool needed_grad;
     uint32_t object;  // of the path that is followed
   };
+  // A real tensor that the body has named, and what segments take for granted of it.
+  struct Named {
+    Tensor real;
+    uint64_t layout;
+    bool needed_grad;
+  };
+  void name(const Tensor& real);
   void show(const Tensor& fake, const Tensor& real, uint32_t object = 0);
+  bool is_shown(const Tensor& real) const;
+  UncompiledChanges end_shows();
 
   std::vector<Shown> shown_;
+  std::vector<Named> named_;
   std::optional<PauseRecording> pause_;
 };
 

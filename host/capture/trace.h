@@ -128,6 +128,7 @@ class Trace {
  private:
   friend class TraceScope;
   friend void change_needs(Trace& trace, std::string_view what, std::source_location where);
+  friend void forget_named(Trace& trace, std::span<const Tensor> named);
   friend void start_tape(Trace& trace);
   void set_hooks();
   void run_outside(const CallArgs& call, bool is_between_segments = false);
@@ -170,6 +171,10 @@ class Trace {
 /// Ends the segment, since another tensor needs a gradient from here on: what was recorded before
 /// knows nothing of it, and no later run is held against it.
 void change_needs(Trace& trace, std::string_view what, std::source_location where);
+
+/// Code of the program has changed what these real tensors are, which the body has named: where it
+/// names them again they are others, and no later run is held against the recording.
+void forget_named(Trace& trace, std::span<const Tensor> named);
 
 /// Goes on through the tape, since the body asks for gradients. Throws WantsTape where the body has
 /// to be run once more for that.

@@ -6,7 +6,6 @@
 #include "capture/follow/memory_of_run.h"
 #include "capture/follow/record_steps.h"
 #include "capture/lazy_numbers.h"
-#include "capture/outside.h"
 #include "capture/tape/hooks.h"
 #include "capture/tape/run_again.h"
 #include "core/arguments.h"
@@ -138,27 +137,6 @@ bool Follower::takes_unit(OpUnit& unit) {
   return true;
 }
 
-// A path that has the same steps so far and goes on as `fits` asks takes over.
-bool Follower::changes_path(FunctionRef<bool()> fits) {
-  if (!asked_for_others_) {
-    ModesOf around_the_call(modes_);
-    asked_for_others_ = true;
-    others_ = helpers_.others();
-  }
-  const Path& left = walk_.path();
-  auto takes_over = [&](const PathVersion& other) {
-    if (other.path == &walk_.path() || !walk_.may_change_to(other)) return false;
-    walk_.at().change_to(other);
-    if (!fits()) return false;
-    left.note_successor(*other.path);
-    return true;
-  };
-  auto likely = std::ranges::find_if(
-      others_, [&](const PathVersion& other) { return left.has_successor(*other.path); });
-  if (likely != others_.end() && takes_over(*likely)) return true;
-  return std::ranges::any_of(others_, takes_over) || takes_over(first_);
-}
-
 namespace {
 
 // As far as the recording knows more than symbols.
@@ -173,33 +151,55 @@ bool lies_as(const Tensor& fake, const TensorMeta& recorded) {
          same(recorded.sizes, head->sizes) && same(recorded.strides, head->strides);
 }
 
-// Whether what the next segment reads lies and needs gradients as in the recording.
+// Whether what the next segment reads lies and needs gradients as in the recording. Where the segment
+// has begun and written it, nobody knows any more.
 bool finds_recorded_tensors(const Walk& walk) {
   const Path::Part* part = walk.next_part();
   if (!part) return true;
-  const Graph& graph = *part->segment->graph;
   for (size_t i = 0; i < part->inputs.size(); ++i) {
     if (part->inputs[i] == Path::no_object) continue;
     const Tensor& fake = walk.at().frame().objects[part->inputs[i]];
-    const GraphValue& recorded = graph.value(graph.inputs()[i]);
-    bool is_it = !fake.defined() || (lies_as(fake, recorded.meta) &&
-                                     fake.requires_grad() == recorded.flags.requires_grad);
-    if (!is_it) return false;
+    if (!fake.defined()) continue;
+    ValueId input = part->graph->inputs()[i];
+    const GraphValue& recorded = part->graph->value(input);
+    bool is_written = impl_of(fake)->extra->trace_value != walk.path().number_of(*part, input);
+    if (is_written || !lies_as(fake, recorded.meta) ||
+        fake.requires_grad() != recorded.flags.requires_grad)
+      return false;
   }
   return true;
 }
 
 }  // namespace
 
-void Follower::leave_uncompiled(bool any_other_need, std::span<const uint32_t> reshaped) {
-  bool is_spoiled = any_other_need || !reshaped.empty();
-  walk_.let_escape(reshaped);
-  // That of another path that takes over has the fakes, too.
-  auto fits = [&] {
-    walk_.at().frame().is_spoiled |= is_spoiled;
-    return finds_recorded_tensors(walk_);
+// A path that has the same steps so far and goes on as `fits` asks takes over.
+bool Follower::changes_path(FunctionRef<bool()> fits) {
+  if (!asked_for_others_) {
+    ModesOf around_the_call(modes_);
+    asked_for_others_ = true;
+    others_ = helpers_.others();
+  }
+  const Path& left = walk_.path();
+  auto takes_over = [&](const PathVersion& other) {
+    if (other.path == &walk_.path() || !walk_.may_change_to(other)) return false;
+    walk_.at().change_to(other);
+    if (walk_.at().frame().is_spoiled && !finds_recorded_tensors(walk_)) return false;
+    if (!fits()) return false;
+    left.note_successor(*other.path);
+    return true;
   };
-  is_off_path_ = !reshaped.empty() || !(fits() || changes_path(fits));
+  auto likely = std::ranges::find_if(
+      others_, [&](const PathVersion& other) { return left.has_successor(*other.path); });
+  if (likely != others_.end() && takes_over(*likely)) return true;
+  return std::ranges::any_of(others_, takes_over) || takes_over(first_);
+}
+
+void Follower::leave_uncompiled(const UncompiledChanges& changes) {
+  walk_.let_escape(changes.objects);
+  walk_.at().frame().is_spoiled |= changes.any();
+  auto fits = [this] { return finds_recorded_tensors(walk_); };
+  changed_.insert(changed_.end(), changes.named.begin(), changes.named.end());
+  is_off_path_ = !changes.reshaped.empty() || !changed_.empty() || !(fits() || changes_path(fits));
   if (is_off_path_) difference_ = "uncompiled code has changed what tensors of the body are";
 }
 
@@ -327,6 +327,7 @@ void Follower::stop_following() {
   OpUnit::Start open =
       walk_.become_recording(*trace_, open_unit_ ? open_unit_step_ : StepRange::none);
   if (open_unit_) open_unit_->begin(open);
+  forget_named(*trace_, changed_);
   (is_on_tape() ? trace_->gradients() : trace_->early_gradients()) = std::move(gradients_);
 }
 

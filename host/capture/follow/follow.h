@@ -25,6 +25,7 @@
 #pragma once
 
 #include "capture/follow/walk.h"
+#include "capture/outside.h"
 
 #include <memory>
 #include <optional>
@@ -83,7 +84,7 @@ class Follower {
   bool passes_break();
   /// Code between two segments has run. It may have changed what tensors of the body are: then no step
   /// is taken any more where no path has the same.
-  void leave_uncompiled(bool any_other_need, std::span<const uint32_t> reshaped);
+  void leave_uncompiled(const UncompiledChanges& changes);
   /// A hook that is registered on `t`, where the recording had one there, too.
   std::optional<autograd::HookHandle> takes_hook(const Tensor& t, const autograd::HookWish& wish);
   /// A function, whose forward has been followed, where the recording had it.
@@ -119,8 +120,9 @@ class Follower {
   size_t open_unit_step_ = 0;
   BodyResults results_;
   TouchedGradients gradients_;
-  bool is_off_path_ = false;  // it stops following at the next thing it is asked
-  std::string difference_;    // empty: it does what is only recorded
+  bool is_off_path_ = false;     // it stops following at the next thing it is asked
+  std::vector<Tensor> changed_;  // captured tensors, by uncompiled code
+  std::string difference_;       // empty: it does what is only recorded
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<TraceScope> trace_scope_;
   std::unique_ptr<Recording> recording_;

@@ -345,6 +345,7 @@ void Position::change_to(const PathVersion& to) {
   }
   std::swap(frame_->arguments, old->arguments);
   std::swap(frame_->slots, old->slots);
+  frame_->is_spoiled |= old->is_spoiled;
   if (!to.recording->has_backward) return from.frames().give_back(std::move(old), 0);
   // The tape has handles of its own that name the frame, and asks what is a view of what. Views of
   // the old frame that were to come are of what the body holds: it is not lent again.

@@ -78,6 +78,13 @@ class Walk {
   /// `f(object, fake)` for each fake that somebody holds.
   template <class F>
   void each_held(F f) const;
+  /// `f(real)` for each argument and captured tensor that the body has named.
+  template <class F>
+  void each_named(F f) const {
+    for (const Tensor* t : at_.leaves().tensors.span())
+      if (t->defined()) f(*t);
+    for (const Tensor& t : at_.frame().slots) f(t);
+  }
   /// These become what they stand for.
   void let_escape() {
     std::vector<uint32_t> held;

@@ -307,5 +307,83 @@ TENON_PROGRAM(RecurrentLayersGetManyLengths, 6) {
   }
 }
 
+// A path that other needs have recorded does not serve these.
+TENON_PROGRAM(NeedsChangeInTurns, 16) {
+  Tensor w = weight();
+  int turn = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor h = x * 2, d = x * w;
+    disable([&] {
+      if (turn % 2) h.requires_grad_();
+      if (turn == 2) d.detach_();
+      if (turn == 3) d = d.detach();
+    })();
+    Tensor y = h * d;
+    return std::tuple(y, h, h.is_leaf(), y.requires_grad(), d.is_leaf());
+  });
+  for (int order : {3210, 321, 2313, 1203})
+    for (int i = 0; i < 4; ++i, order /= 10) {
+      turn = order % 10;
+      w.set_grad({});
+      auto [y, h, h_is_leaf, needs_grad, d_is_leaf] = f(halves({2 + i % 2, 3}, i));
+      if (needs_grad) y.sum().backward();
+      run.log(y, w.grad(), h_is_leaf ? h.grad() : h, h_is_leaf, needs_grad, d_is_leaf);
+    }
+}
+
+TENON_PROGRAM(CapturedTensorsAreTurnedBetween, 14) {
+  Tensor table = halves({2, 3});
+  int turn = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor a = table * 2 + x.sum();
+    disable([&] {
+      if (turn % 3 == 2) table.t_();
+    })();
+    Tensor b = table + 1;
+    return b * a.sum();
+  });
+  for (; turn < 9; ++turn) run.log(f(halves({2 + turn % 2}, turn)), table);
+}
+
+TENON_PROGRAM(CapturedWeightsAreFrozenBetween, 14) {
+  Tensor w = weight(), v = weight(2);
+  int turn = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor h = x * w * v;
+    disable([&] {
+      w.requires_grad_(turn % 3 != 1);
+      v.requires_grad_(turn % 4 != 2);
+    })();
+    Tensor y = h + x * w + v;
+    return std::pair(y, y.requires_grad());
+  });
+  for (; turn < 12; ++turn) {
+    w.set_grad({});
+    v.set_grad({});
+    auto [y, needs_grad] = f(halves({2 + turn % 2, 3}, turn));
+    if (needs_grad) y.square().sum().backward();
+    run.log(y, needs_grad, w.grad(), v.grad());
+  }
+}
+
+// The program has a handle of its own to what it passes.
+TENON_PROGRAM(ArgumentsAreTurnedThroughAnotherHandle, 10) {
+  Tensor given;
+  int turn = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor a = x * 2;
+    disable([&] {
+      if (turn % 3 == 1) given.t_();
+      if (turn % 3 == 2) given.mul_(2);
+    })();
+    return std::tuple(a, x + 1, given * 3, x.is_same(given));
+  });
+  for (; turn < 8; ++turn) {
+    given = halves({2 + turn % 2, 3}, turn);
+    auto [a, b, c, is_same] = f(given);
+    run.log(a, b, c, is_same, given);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs
