@@ -98,6 +98,7 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
   symbols_.take_rules();
   watch_symbols(*env_);
   env_->set_materialize([this](const Expr* expr) { return look_at(expr); });
+  env_->set_tells_arguments([this] { return tells_arguments(); });
   set_hooks();
   ShapeEnvScope scope(*env_);
   inputs_.add_arguments(policy);
@@ -106,6 +107,7 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
 // The rules hold until the recording's graph is lowered, where there is one.
 Trace::~Trace() {
   env_->set_materialize({});
+  env_->set_tells_arguments({});
   if (!is_done_) env_->set_rules({});
 }
 
@@ -252,6 +254,15 @@ std::optional<SymValue> Trace::look_at(const Expr* expr) {
   break_because(message("the value of {} is asked for", env_->text(expr)));
   symbols_.learn_from_arguments(expr);
   return env_->hint(expr);
+}
+
+// Where the body makes a plain number of an argument and runs on every call, what it does with the
+// number is seen. Runs take operations within a unit as one.
+bool Trace::tells_arguments() {
+  bool asks_itself = thread_modes.tracer == &recorder_ && !recorder_.op_in_meta();
+  if (leaves_body_out || !asks_itself || OpUnit::is_any_open()) return false;
+  recording_.reads_arguments = true;
+  return true;
 }
 
 Number Trace::item_symbol(const Tensor& t, Dtype wanted) {

@@ -93,7 +93,8 @@ void give_followed(Site& site, const Versions& versions, const PathVersion& vers
   }
   Site::Counters& counters = site.my_counters();
   counters.hits.store(counters.hits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  autograd::RequestsOfCall brings(follower.requests());
+  const autograd::TapeRequests asked = follower.requests();
+  autograd::RequestsOfCall brings(asked);
   static_cast<const Entry*>(version.owner)
       ->run({leaves, follower.slots(), follower.numbers()}, result);
 }

@@ -218,7 +218,7 @@ std::optional<autograd::HookHandle> Follower::takes_hook(const Tensor& t,
                                                          const autograd::HookWish& wish) {
   if (is_off_path_) return std::nullopt;
   auto real = [&] { return Tensor(t.is_fake() ? walk_.real_of(t) : t); };  // a segment may make it
-  if (is_leaf_of_program(real())) return attach_now(wish, real());
+  if (takes_at_once(real(), wish)) return attach_now(wish, real());
   std::optional<ValueId> value = walk_.pending_value(t);
   auto expects = [&] { return walk_.expects_hook(*value, wish.on_node); };
   if (value && (expects() || changes_path(expects))) return wait_with(wish, *value, walk_.requests);

@@ -125,11 +125,12 @@ void take_hooks(Trace& trace, const Tensor& t, ValueId value,
   }
 }
 
-// Of functions whose forward ends with the step.
-void take_functions(Trace& trace, const Path& path, const Path::Step& step,
-                    std::span<const Tensor> known, const autograd::TapeRequests& requests) {
+// Of functions whose forward ends with step `n`.
+void take_functions(Trace& trace, const Path& path, size_t n, std::span<const Tensor> known,
+                    const autograd::TapeRequests& requests) {
   for (const autograd::FunctionAtNode& at : requests.functions) {
-    if (at.last != step.node) continue;
+    if (at.last != n) continue;
+    const Path::Step& step = path.steps()[n];
     const Path::Part& part = path.parts()[step.part];
     auto place = autograd::FunctionPlace::of(part.graph->node(step.node));
     auto tensors = [&](const std::vector<ValueId>& values) {
@@ -245,9 +246,8 @@ OpUnit::Start record_steps(Trace& trace, const Path& path, const Frame& frame, S
   LazyNumbersOfBody copied_already;
   if (first > 0) restore_symbols(trace, path, frame, path.values_before(first));
   std::vector<Tensor> known = known_tensors(trace, path, frame);
-  // Pending steps are of one part.
-  const Path::Part& part = path.parts()[first < end ? path.steps()[first].part : 0];
-  Renamed renamed(*part.graph->shape_env, *trace.so_far().shape_env, BodySymbols::unrelated);
+  std::optional<Renamed> renamed;  // of the step's part
+  const Path::Part* renamed_part = nullptr;
   std::vector<ValueId> values;  // of the trace, by value of the path
   if (trace.is_on_tape()) values.resize(path.values_before(end), no_value);
   UnitsAgain units(trace, path, known);
@@ -259,7 +259,11 @@ OpUnit::Start record_steps(Trace& trace, const Path& path, const Frame& frame, S
     units.before(n);
     if (n == open_unit) open = UnitsOfTrace::begin(recorder_of_thread());
     ArgumentLists lists;
-    std::vector<Value> args = arguments_of(path, frame, step, renamed, known, lists);
+    // A body that has left out a break goes on in the next part.
+    if (const Path::Part* part = &path.parts()[step.part];
+        std::exchange(renamed_part, part) != part)
+      renamed.emplace(*part->graph->shape_env, *trace.so_far().shape_env, BodySymbols::unrelated);
+    std::vector<Value> args = arguments_of(path, frame, step, *renamed, known, lists);
     std::vector<Value> results(std::max<uint32_t>(step.n_results, 1));
     EnableGradGuard mode(step.grad);
     CallArgs call{step.op, args.data(), results.data(), step.n_args, step.op->n_returns};
@@ -271,7 +275,7 @@ OpUnit::Start record_steps(Trace& trace, const Path& path, const Frame& frame, S
     });
     for (ValueId v = step.first_result; nodes && v < step.first_result + step.n_results; ++v)
       if (values[v] != no_value) nodes->take_symbols(v, recorder_of_thread().graph(), values[v]);
-    take_functions(trace, path, step, known, requests);
+    take_functions(trace, path, n, known, requests);
     for (Value& v : results) drop(v);
     units.after(n);
   }

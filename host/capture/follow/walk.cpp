@@ -170,8 +170,8 @@ void Walk::run_segment(const SegmentCalls& calls) {
   {
     EnableGradGuard as_recorded(grad_);
     BroughtOnce once{requests};
-    for (autograd::HookOnValue& on : requests.hooks) on.value -= part.first_value;
-    autograd::RequestsOfCall brings(requests);
+    const autograd::TapeRequests asked = requests_to(part);
+    autograd::RequestsOfCall brings(asked);
     auto code = [&] { calls.run(*code_, inputs_.span(), symbols_.span(), outputs.span()); };
     failure =
         run_or_rescue(code, part.segment->graph, inputs_.span(), symbols_.span(), outputs.span());
@@ -274,7 +274,15 @@ bool Walk::ends_function(const autograd::FunctionTensors& tensors,
 }
 
 void Walk::add_function(std::shared_ptr<const autograd::WaitingFunction> function) {
-  requests.functions.push_back({path().steps()[at_.next_step() - 1].node, std::move(function)});
+  auto last = static_cast<uint32_t>(at_.next_step() - 1);
+  requests.functions.push_back({last, std::move(function)});
+}
+
+autograd::TapeRequests Walk::requests_to(const Path::Part& part) const {
+  autograd::TapeRequests asked = requests;
+  for (autograd::HookOnValue& on : asked.hooks) on.value -= part.first_value;
+  for (autograd::FunctionAtNode& at : asked.functions) at.last = path().steps()[at.last].node;
+  return asked;
 }
 
 // The code goes on the tape where the recording asked for it, and nowhere else.
@@ -283,9 +291,9 @@ bool Walk::has_requests_of(const Path::Part& part) const {
     return std::ranges::find(requests.hooks, part.first_value + value,
                              &autograd::HookOnValue::value) != requests.hooks.end();
   };
+  auto node = [&](const autograd::FunctionAtNode& at) { return path().steps()[at.last].node; };
   return std::ranges::all_of(part.hooked, has_hook) &&
-         std::ranges::equal(part.functions, requests.functions, {}, {},
-                            &autograd::FunctionAtNode::last);
+         std::ranges::equal(part.functions, requests.functions, {}, {}, node);
 }
 
 // ---- recording after all

@@ -69,8 +69,10 @@ class Walk {
   void add_function(std::shared_ptr<const autograd::WaitingFunction> function);
   /// Whether the body has named a captured tensor, or one that is an argument, too.
   bool has_met(const Tensor& real) const { return object_of(real) != Path::no_object; }
-  /// About the pending steps: values are those of the path, nodes those of the part.
+  /// About the pending steps: values are those of the path, nodes are numbers of steps.
   autograd::TapeRequests requests;
+  /// The same over the values and nodes of a part, which all of these steps are of.
+  autograd::TapeRequests requests_to(const Path::Part& part) const;
   /// What comes when all segments so far have run; null: nothing.
   const Path::Part* next_part() const {
     return n_run_ < path().parts().size() ? &path().parts()[n_run_] : nullptr;

@@ -49,6 +49,7 @@ void TouchedGradients::touch(const Tensor& leaf, bool reads) {
 
 void TouchedGradients::touch_early(const Tensor& leaf, const Tensor& real, bool reads) {
   const Tensor& before = autograd::ensure_state(real).grad;
+  ChangesOfRun::note([real = Tensor(real), before] { autograd::ensure_state(real).grad = before; });
   touched_.push_back({leaf, before, {}, reads && !before.defined()});
   leaves_.insert(leaf.head());
 }
@@ -63,8 +64,11 @@ void TouchedGradients::start_tape() {
 
 void TouchedGradients::give_back() {
   if (std::exchange(gave_back_, true)) return;
-  for (Touched& t : touched_)
+  for (Touched& t : touched_) {
     t.after = std::exchange(autograd::ensure_state(t.leaf).grad, t.before);
+    // Of a view, which the body may have let go of.
+    if (t.after.defined() && t.after.is_fake()) impl_of(t.after)->base = Tensor();
+  }
 }
 
 std::vector<bool> TouchedGradients::take_histories(std::span<const Tensor> outputs) {

@@ -40,9 +40,9 @@ void require_whole_gradient(const HookWish& wish, const Graph& graph, ValueId ou
       wish.what, wish.what);
 }
 
-bool is_leaf_of_program(const Tensor& real) {
+bool takes_at_once(const Tensor& real, const HookWish& wish) {
   PauseRecording pause;
-  return real.defined() && real.requires_grad() && real.is_leaf();
+  return real.defined() && real.is_leaf() && (real.requires_grad() || !wish.is_for_results);
 }
 
 void require_node_to_come(const HookWish& wish) {
@@ -106,7 +106,7 @@ HookHandle hook_in_trace(Trace& trace, const Tensor& t, const HookWish& wish) {
   if (trace.is_on_tape()) return hook_on_tape(t, t.is_fake() ? concrete_of(t) : t, wish);
   Tensor fake = t.is_fake() ? t : trace.inputs().stand_ins.fake_of(t);
   if (!fake.defined()) return attach_now(wish, t);
-  if (Tensor real = trace.inputs().stand_ins.real_of(fake); is_leaf_of_program(real))
+  if (Tensor real = trace.inputs().stand_ins.real_of(fake); takes_at_once(real, wish))
     return attach_now(wish, real);
   GraphRecorder& recorder = recorder_of_thread();
   // The value is from before such a write, the gradient that is asked for from behind it.

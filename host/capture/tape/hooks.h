@@ -13,8 +13,9 @@ autograd::HookHandle attach_now(const autograd::HookWish& wish, const Tensor& re
 /// The hook waits for the code that makes a value. Throws UserError for one that is for leaves.
 autograd::HookHandle wait_with(const autograd::HookWish& wish, ValueId value,
                                autograd::TapeRequests& requests);
-/// Whether it is a leaf that needs a gradient: its hooks are its own, whatever a body writes to it.
-bool is_leaf_of_program(const Tensor& real);
+/// Whether it is a leaf that needs a gradient, or may once need one: its hooks are its own, whatever a
+/// body writes to it.
+bool takes_at_once(const Tensor& real, const autograd::HookWish& wish);
 /// A tensor that is not the result of an operation that is still to run has no node to come.
 void require_node_to_come(const autograd::HookWish& wish);
 /// Throws UserError where an output of a segment may have gradients that do not pass its tensor.

@@ -301,5 +301,32 @@ TENON_PROGRAM(SizesOfTheDataAreAskedForBeforeThePass, 12) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(SizesOfTheDataAreAskedForBeforeThePass, 12);
 
+// The region makes the first call run the body again: the gradients are those of the pass before then.
+TENON_PROGRAM(TheLastPassIsUsedUpBeforeARegion, 6) {
+  Tensor w = full({2, 2}, 0.5).requires_grad_();
+  optim::SGD opt({w}, {.lr = 0.125});
+  bool with_checkpoint = true;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor last = w.grad().defined() ? w.grad().sum() : zeros({});
+    opt.step();
+    opt.zero_grad();
+    auto layer = [&](const std::vector<Tensor>& in) {
+      return std::vector<Tensor>{in[0].matmul(w).relu()};
+    };
+    Tensor h = with_checkpoint ? ag::checkpoint(layer, {x})[0]
+                               : cond(
+                                     x.sum() > 0, [&](const Tensor& t) { return t.matmul(w); },
+                                     [&](const Tensor& t) { return -t.matmul(w); }, x);
+    h.sum().backward();
+    return last;
+  });
+  w.set_grad(full({2, 2}, 2.0));
+  for (int i = 0; i < 6; ++i) {
+    with_checkpoint = i < 4;
+    run.log(f(points(i)), w, w.grad());
+  }
+}
+TENON_PROGRAM_IN_ONE_GRAPH(TheLastPassIsUsedUpBeforeARegion, 6);
+
 }  // namespace
 }  // namespace tenon::programs

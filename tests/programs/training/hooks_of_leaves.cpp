@@ -114,5 +114,24 @@ TENON_PROGRAM(TheStepHasItsUpdatesInItsPass, 4) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(TheStepHasItsUpdatesInItsPass, 2);
 
+TENON_PROGRAM(AFrozenWeightIsWrittenBeforeItsUpdate, 8) {
+  Tensor w = weight(), b = ones({3}).requires_grad_();
+  optim::SGD opt({w, b}, {.lr = 0.125});
+  auto f = run.compile([&](const Tensor& x) {
+    {
+      NoGradGuard off;
+      b.mul_(0.5);
+    }
+    optim::StepInBackward in_backward(opt);
+    Tensor loss = (x.matmul(w) + b).sum();
+    loss.backward();
+    return loss.detach();
+  });
+  for (int i = 0; i < 6; ++i) {
+    b.requires_grad_(i < 2 || i == 4);
+    run.log(f(ones({2, 4})), w, b);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

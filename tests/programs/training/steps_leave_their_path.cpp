@@ -160,5 +160,36 @@ TENON_PROGRAM(WhatIsKeptBeforeItLeaves, 16) {
   }
 }
 
+struct Twice : autograd::Function<Twice> {
+  static std::vector<Tensor> forward(autograd::Context&, const std::vector<Tensor>& in) {
+    return {in[0] * 2};
+  }
+  static std::vector<Tensor> backward(autograd::Context&, std::vector<Tensor> gradients) {
+    return {gradients[0] * 3};
+  }
+};
+
+// Where it does not look, the operations before and behind the place are one segment.
+TENON_PROGRAM(ALossIsPrintedNowAndThen, 12) {
+  Tensor w = full({4}, 0.5).requires_grad_(), best = ones({4});
+  int step = 0, more = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor h = Twice::apply({x * w})[0], loss = Twice::apply({h.sum()})[0];
+    if (step % 3 == 0) run.log(loss.item<float>().value());
+    {
+      NoGradGuard off;
+      best.add_(1).mul_(2).add_(x.sum());
+      for (int i = 0; i < more; ++i) best.mul_(0.5);
+    }
+    return loss * Twice::apply({h})[0].sum();
+  });
+  for (; step < 10; ++step) {
+    more = step / 4;
+    w.set_grad({});
+    f(rows(2 + step % 2)).backward();
+    run.log(best, w.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -320,5 +320,19 @@ TENON_PROGRAM(AStepOnAnArgumentThatIsCaptured, 4) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(AStepOnAnArgumentThatIsCaptured, 4);
 
+// The gradient of a layer's weight is a view.
+TENON_PROGRAM(AskedForGradientsAreLeftInTheWeights, 4) {
+  Mlp net;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor loss = net.forward(x).square().sum();
+    std::vector<Tensor> gradients = autograd::grad({loss}, {net.in.weight, net.out.weight});
+    net.in.weight.set_grad(gradients[0]);
+    net.out.weight.set_grad(gradients[1].t().t());
+    return loss.detach();
+  });
+  for (int i = 0; i < 5; ++i) run.log(f(points(i)), net.in.weight.grad(), net.out.weight.grad());
+}
+TENON_PROGRAM_IN_ONE_GRAPH(AskedForGradientsAreLeftInTheWeights, 4);
+
 }  // namespace
 }  // namespace tenon::programs
