@@ -19,6 +19,7 @@
 #include <tenon/autograd.h>
 
 #include <algorithm>
+#include <map>
 #include <ranges>
 
 namespace tenon {
@@ -144,6 +145,7 @@ class Again {
     SourceLocation where = std::exchange(recorder.where, {});
     std::string module_path = std::exchange(recorder.module_path, {});
     autograd::RequestsOfCall brings(requests_);
+    find_ends_of_functions();
     for (NodeId n = 0; n < graph_.nodes().size(); ++n) {
       recorder.where = graph_.node(n).where;
       recorder.module_path = graph_.node(n).module_path;
@@ -207,6 +209,10 @@ class Again {
       else
         own = t;
     }
+    if (!ends_of_functions_.contains(value)) attach_hooks(value);
+  }
+
+  void attach_hooks(ValueId value) {
     for (const autograd::HookOnValue& on : requests_.hooks)
       if (on.value == value) on.hook->attach(objects_.own(value));
   }
@@ -225,6 +231,17 @@ class Again {
     autograd::RequestsOfCall::attach_function(
         last, *place, [&](ValueId v) { return objects_.own(v); },
         [](auto backward) { return backward; });
+    for (auto [result, end] : ends_of_functions_)
+      if (end == last) attach_hooks(result);
+  }
+
+  void find_ends_of_functions() {
+    for (const autograd::FunctionAtNode& at : requests_.functions)
+      if (auto place = autograd::FunctionPlace::of(graph_.node(at.last)))
+        for (ValueId result : place->results) {
+          NodeId& end = ends_of_functions_.try_emplace(result, at.last).first->second;
+          end = std::max(end, at.last);
+        }
   }
 
   Trace& trace_;
@@ -232,6 +249,8 @@ class Again {
   Objects objects_;
   const autograd::TapeRequests& requests_;
   PlacesOfNumbers places_;
+  // By result, which gets its history where its function ends, and hooks with it.
+  std::map<ValueId, NodeId> ends_of_functions_;
 };
 
 }  // namespace

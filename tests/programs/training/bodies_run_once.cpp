@@ -328,5 +328,32 @@ TENON_PROGRAM(TheLastPassIsUsedUpBeforeARegion, 6) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(TheLastPassIsUsedUpBeforeARegion, 6);
 
+struct TwoResults : ag::Function<TwoResults> {
+  static std::vector<Tensor> forward(ag::Context&, const std::vector<Tensor>& in) {
+    return {in[0] * 2, in[0] + 1};
+  }
+  static std::vector<Tensor> backward(ag::Context&, std::vector<Tensor> gradients) {
+    return {gradients[0] * 2 + gradients[1]};
+  }
+};
+
+// The pass begins the tape of the first call, with the function and the hooks of the body so far.
+TENON_PROGRAM(HooksOfAFunctionsResults, 8) {
+  Tensor w = full({2}, 0.5).requires_grad_();
+  int n_hooks = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    w.set_grad({});
+    std::vector<Tensor> made = TwoResults::apply({x * w});
+    made = {TwoResults::apply({made[0]})[0], made[1]};
+    for (const Tensor& t : made)
+      ag::register_hook(t, [&](const Tensor& g) { return ++n_hooks, g * 0.5; });
+    Tensor loss = (made[0] * made[1]).sum();
+    loss.backward();
+    return loss.detach();
+  });
+  for (int i = 0; i < 5; ++i) run.log(f(points(i).slice(0, 0, 1 + i % 2)), n_hooks, w.grad());
+}
+TENON_PROGRAM_IN_ONE_GRAPH(HooksOfAFunctionsResults, 8);
+
 }  // namespace
 }  // namespace tenon::programs
