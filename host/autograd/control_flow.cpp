@@ -12,6 +12,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
+#include "autograd/run_cond.h"
 #include "autograd/saved/saved_tensor.h"
 #include "autograd/tape.h"
 #include "core/error.h"
@@ -445,32 +446,6 @@ static void require_repeatable_bodies(const CallArgs& call) {
             "numbers outside of the body",
             call.op->name);
 }
-
-namespace {
-
-/// Of results that only the branch that was not taken would give a gradient.
-class NoGradientNode final : public Node {
- public:
-  std::string name() const override { return "CondBackward"; }
-  Tensors apply(Tensors) override { return {}; }
-};
-
-// What was recorded behind the call takes its results to need gradients where either branch says so.
-void run_cond(const CallArgs& call) {
-  call.op->def->decomp.call(call);
-  bool is_short = false;
-  each_result(call, [&](const Tensor& t, uint32_t) {
-    is_short = is_short || (is_differentiable(t.dtype()) && !t.requires_grad());
-  });
-  if (!is_short) return;
-  std::vector<bool> needs = results_that_need_gradients(call);
-  auto node = std::make_shared<NoGradientNode>();
-  each_result(call, [&](const Tensor& t, uint32_t i) {
-    if (needs[i] && !t.requires_grad()) set_history(t, node, node->add_input(t));
-  });
-}
-
-}  // namespace
 
 void record_control_flow(const CallArgs& call) {
   bool is_cond = control_flow_of(*call.op) == ControlFlow::cond;

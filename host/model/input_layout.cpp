@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/sym/sym_eval.h"
+#include "core/sym/symbol_numbers.h"
 #include "core/tensor/tensor_impl.h"
 #include "formats/pt2/pt2_import_parts.h"
 #include "graph/text/print.h"
@@ -21,19 +22,19 @@ int64_t value_with(const Graph& graph, SymInt dim, std::span<const int64_t> symb
       if (graph.symbols[s].symbol == symbol) return SymValue{symbol->kind, symbols[s]};
     return std::nullopt;
   });
-  require(value.has_value(), "{} of an input has no value", to_text(dim));
+  // The text of another trace's size is the message's alone.
+  if (!value) fail("{} of an input has no value", symbol_text(as_expr(dim)));
   return value->word;
 }
 
 // Strides of dimensions that have one element mean nothing, and so do those of empty tensors.
 bool lies_as(const Graph& graph, const GraphValue& value, const tn_tensor& given,
              std::span<const int64_t> symbols) {
-  for (size_t d = 0; d < value.meta.strides.size(); ++d) {
-    if (given.sizes[d] == 0) return true;
+  if (given.numel == 0) return true;
+  for (size_t d = 0; d < value.meta.strides.size(); ++d)
     if (given.sizes[d] != 1 &&
         given.strides[d] != value_with(graph, value.meta.strides[d], symbols))
       return false;
-  }
   return true;
 }
 

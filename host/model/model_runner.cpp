@@ -49,6 +49,13 @@ bool holds(const Expr* condition, const Graph& graph, std::span<const int64_t> s
 
 namespace {
 
+// Whether the symbols are what the graph was imported for: 0 and 1 often have graphs of their own.
+bool is_for(const Graph& graph, std::span<const int64_t> symbols) {
+  return std::ranges::all_of(graph.shape_env->guard_conditions(), [&](const RecordedGuard& guard) {
+    return holds(guard.condition, graph, symbols);
+  });
+}
+
 Tensor constant_output(const formats::Pt2Argument& value) {
   switch (value.kind) {
     case formats::Pt2Kind::integer:
@@ -221,7 +228,7 @@ std::shared_ptr<const ModelRunner::Version> ModelRunner::make_version(
   auto begin = std::chrono::steady_clock::now();
   auto version = std::make_shared<Version>();
   // The first version keeps the archive's example sizes, if they make no difference.
-  if (!versions_.empty()) version->hints = call.values;
+  if (!versions_.empty() || !is_for(*model_.graph, call.symbols)) version->hints = call.values;
   version->needs = needs;
   version->graph = graph_for(version->hints, needs);
   config::OptionScope overrides(flag_override(number_));

@@ -317,7 +317,8 @@ Tree unflatten(const Pt2Tree& tree, std::vector<Tree>::iterator& next) {
   if (tree.kind == Pt2Tree::Kind::leaf) return std::move(*next++);
   std::vector<Tree> items;
   for (const Pt2Tree& child : tree.children) items.push_back(unflatten(child, next));
-  if (tree.keys.size() != items.size() || items.empty()) return Tree::list(std::move(items));
+  bool has_keys = !items.empty() || is_dict(tree);
+  if (tree.keys.size() != items.size() || !has_keys) return Tree::list(std::move(items));
   std::vector<std::pair<std::string, Tree>> named;
   for (size_t i = 0; i < items.size(); ++i) named.emplace_back(tree.keys[i], std::move(items[i]));
   return Tree::dict(std::move(named));

@@ -201,6 +201,9 @@ struct Pt2Range {
   const Expr* expr = nullptr;  ///< null when `text` cannot be read
   std::optional<int64_t> min;
   std::optional<int64_t> max;
+  /// The graph was traced with values from here on. Those between `min` and it are allowed, since
+  /// PyTorch allows them, but the expressions may not take them for impossible.
+  int64_t traced_min = Range::no_lower;
 };
 
 /// What a symbol of a guard stands for: a property of an argument.

@@ -138,6 +138,14 @@ std::optional<int64_t> read_bound(const JsonView& range, std::string_view field)
   return bound ? std::optional(bound->integer()) : std::nullopt;
 }
 
+// The exporter writes 2 for every size that it was not told a range of, because it traces 0 and 1 as
+// constants; torch.export.load takes no notice of it and runs 0 and 1.
+void allow_zero_and_one(Pt2Range& range) {
+  constexpr int64_t written = 2;
+  range.traced_min = range.min.value_or(Range::no_lower);
+  if (range.min == written) range.min = 0;
+}
+
 void read_ranges(const JsonView& top, Pt2Expressions& expressions, Pt2Program& program) {
   auto constraints = top.optional_field("range_constraints");
   if (!constraints) return;
@@ -147,6 +155,7 @@ void read_ranges(const JsonView& top, Pt2Expressions& expressions, Pt2Program& p
                    .max = read_bound(view, "max_val")};
     check(!range.min || !range.max || *range.min <= *range.max, "{}: the range {} to {} is empty",
           view, range.min.value_or(0), range.max.value_or(0));
+    allow_zero_and_one(range);
     try {
       range.expr = expressions.read(range.text);
     } catch (const UserError&) {

@@ -4,6 +4,8 @@
 #include "core/tensor/tensor_impl.h"
 #include "ops/op_ids.h"
 
+#include <algorithm>
+
 namespace tenon::formats {
 
 namespace {
@@ -88,8 +90,13 @@ size_t index_of(const OpEntry& op, const Pt2Node& node, size_t position) {
 
 }  // namespace
 
-std::vector<Value> Pt2Arguments::bind(const OpEntry& op, const Pt2Node& node,
-                                      const Pt2Scope& scope) {
+std::vector<Value> Pt2Arguments::bind(const OpEntry& op, const Pt2Node& node, const Pt2Scope& scope,
+                                      std::optional<Dtype> complex) {
+  complex_ = complex.value_or(Dtype::c64);
+  makes_complex_ = complex && std::ranges::none_of(node.inputs, [&](const Pt2NamedArgument& a) {
+                     return a.value.kind == Pt2Kind::tensor &&
+                            is_complex(graph_.value(named(scope, a.value.text).id).meta.dtype);
+                   });
   refs_.clear();
   ints_.clear();
   floats_.clear();
@@ -146,10 +153,13 @@ Value Pt2Arguments::convert(const SchemaArg& arg, const Pt2Argument& value, cons
 }
 
 Value Pt2Arguments::tensor(const SchemaArg& arg, const Pt2Argument& value, const Pt2Scope& scope) {
-  if (is_plain_number(value)) {
+  bool stays_complex = value.kind == Pt2Kind::complex && (value.imaginary != 0 || makes_complex_);
+  if (is_plain_number(value) && !stays_complex) {
     Tensor number = wrapped_number_tensor(plain_number(value));
     return Value::ref(graph_.add_constant(std::move(number), ""));
   }
+  if (stays_complex)
+    return Value::ref(graph_.add_constant(complex_number_tensor(value, complex_), ""));
   if (value.kind == Pt2Kind::symbol) {
     const NamedValue& symbol = named(scope, value.text);
     Value args[] = {Value::ref(symbol.id), {}, {}, {}, {}};
@@ -173,7 +183,10 @@ Value Pt2Arguments::number(const SchemaArg& arg, const Pt2Argument& value,
   }
   if (value.kind == Pt2Kind::complex &&
       !(value.imaginary == 0 && arg.type.base == BaseType::scalar))
-    fail(ErrorCode::unsupported, "argument {}: complex numbers are not supported", arg.name);
+    fail(ErrorCode::unsupported,
+         "argument {}: expected a real number, found a complex one; make it a tensor of the model, "
+         "as torch.tensor(1j) does, and export it again",
+         arg.name);
   if (!is_plain_number(value) || !takes_number(arg.type.base, value))
     fail_argument(arg, kind_name(value.kind));
   if (is_real(arg.type.base)) return Value::of(plain_number(value).to_double());

@@ -7,6 +7,8 @@
 
 #include <tenon/tree.h>
 
+#include <cmath>
+
 namespace tenon::formats {
 
 namespace {
@@ -109,14 +111,34 @@ void check_ranges(const ImportedModel& model, const Numbers<Int>& values) {
   }
 }
 
+std::optional<Number> number_at_export(const Pt2Argument& constant) {
+  if (constant.kind == Pt2Kind::integer) return Number(constant.integer);
+  if (constant.kind == Pt2Kind::boolean) return Number(constant.boolean);
+  if (constant.kind == Pt2Kind::real) return Number(constant.real);
+  return std::nullopt;
+}
+
+Number plain_number(const Tensor& given) {
+  if (given.dtype() == Dtype::bool_) return Number(given.item<bool>().value());
+  if (is_floating(given.dtype())) return Number(given.item<double>().value());
+  return Number(given.item<int64_t>().value());
+}
+
+// As == of Python, but that nan is nan.
+bool is_same_number(Number a, Number b) {
+  if (!a.is_floating() && !b.is_floating()) return a.to_int() == b.to_int();
+  double x = a.to_double(), y = b.to_double();
+  return x == y || (std::isnan(x) && std::isnan(y));
+}
+
 void check_constant(const ModelLeaf& leaf, const Tensor& given) {
   if (!given.defined() || given.dim() != 0) return;
-  const Pt2Argument& c = leaf.constant;
-  bool equal = c.kind == Pt2Kind::integer   ? number_of(leaf, given) == c.integer
-               : c.kind == Pt2Kind::boolean ? (number_of(leaf, given) != 0) == c.boolean
-                                            : true;
-  require(equal, "input {} was the constant {} at export, found {}", leaf.name,
-          c.kind == Pt2Kind::integer ? c.integer : int64_t{c.boolean}, number_of(leaf, given));
+  std::optional<Number> fixed = number_at_export(leaf.constant);
+  if (!fixed) return;
+  Number found = plain_number(given);
+  if (!is_same_number(*fixed, found))
+    fail("input {} was the constant {} at export, found {}; export the model again to use another",
+         leaf.name, to_text(*fixed), to_text(found));
 }
 
 template <class Int>

@@ -25,8 +25,10 @@ using Pt2Scope = std::unordered_map<std::string, NamedValue>;
 class Pt2Arguments {
  public:
   Pt2Arguments(Graph& graph, Device device) : graph_(graph), device_(device) {}
-  /// All arguments of `op`, which may differ from the node's op: see choose_overload.
-  std::vector<Value> bind(const OpEntry& op, const Pt2Node& node, const Pt2Scope& scope);
+  /// All arguments of `op`, which may differ from the node's op: see choose_op. `complex` is the
+  /// dtype of its result where that is a complex one.
+  std::vector<Value> bind(const OpEntry& op, const Pt2Node& node, const Pt2Scope& scope,
+                          std::optional<Dtype> complex);
 
  private:
   Value convert(const SchemaArg& arg, const Pt2Argument& value, const Pt2Scope& scope);
@@ -38,6 +40,8 @@ class Pt2Arguments {
 
   Graph& graph_;
   Device device_;
+  Dtype complex_ = Dtype::c64;  ///< of complex constants
+  bool makes_complex_ = false;  ///< the result is complex, and no operand is
   std::deque<std::vector<ValueId>> refs_;
   std::deque<std::vector<SymInt>> ints_;
   std::deque<std::vector<double>> floats_;
@@ -48,6 +52,14 @@ class Pt2Arguments {
 /// The op that a node calls, null when the table has none. A number in the place of a tensor calls
 /// the overload for numbers where there is one.
 const OpEntry* choose_op(const Pt2Node& node);
+
+/// The op that a node with a complex constant calls; null where it has none.
+const OpEntry* form_for_complex(const Pt2Node& node);
+/// Nodes that do the same one after the other, where a complex constant stands in the place of a
+/// number and the op has no form for tensors; none: the node is fine.
+std::vector<Pt2Node> without_complex_numbers(const Pt2Graph& source, const Pt2Node& node);
+/// A complex constant as a tensor without dimensions.
+Tensor complex_number_tensor(const Pt2Argument& value, Dtype dtype);
 
 /// Translates the nodes of a graph, and of the sub-graphs that are written in place.
 class Pt2Nodes {

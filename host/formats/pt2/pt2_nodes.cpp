@@ -66,6 +66,7 @@ const OpEntry* choose_op(const Pt2Node& node) {
   if (node.kind == Pt2TargetKind::scalar_function) return find_op(scalar_op(node.op));
   if (node.kind == Pt2TargetKind::higher_order) return control_flow_op(node);
   if (node.kind != Pt2TargetKind::op) return nullptr;
+  if (const OpEntry* form = form_for_complex(node)) return form;
   const OpEntry* op = find_op(node.op);
   if (!op || !node.op.ends_with(".Tensor")) return op;
   for (const Pt2NamedArgument& given : node.inputs) {
@@ -203,16 +204,91 @@ std::vector<GraphValue> Pt2Nodes::results(const Pt2Graph& source, const Pt2Node&
   return values;
 }
 
+namespace {
+
+// What the meta function gives, result by result; undefined for numbers. Empty where it gives nothing.
+std::vector<Tensor> metas_by_function(const OpEntry& op, std::span<const Value> args) {
+  std::vector<Tensor> out;
+  std::vector<Value> results(op.n_returns);
+  try {
+    run_meta({&op, args.data(), results.data(), op.n_args, op.n_returns});
+  } catch (const Error&) {
+    return {};  // the verifier of the graph says what is wrong
+  }
+  for (Value& result : results) {
+    if (result.tag == Tag::tensors_owned) {
+      std::vector<Tensor> list = take<std::vector<Tensor>>(result);
+      out.insert(out.end(), list.begin(), list.end());
+    } else if (result.is_number() || result.tag == Tag::none) {
+      out.emplace_back();
+    } else {
+      out.push_back(take<Tensor>(result));
+    }
+  }
+  return out;
+}
+
+bool same_sizes(SymIntList a, SymIntList b) {
+  return std::ranges::equal(a, b, [](SymInt x, SymInt y) {
+    return x.word() == y.word() || statically_known_true(x == y);
+  });
+}
+
+// The archive says what the exporter found with usual sizes. PyTorch runs the ops with 0 and 1 all
+// the same, where squeeze() drops a dimension and x[:1] may be empty.
+void restate(const Graph& graph, const OpEntry& op, std::span<const Value> given,
+             std::vector<GraphValue>& values) {
+  std::vector<Value> args(given.begin(), given.end());
+  ArgumentLists lists;
+  std::deque<Tensor> fakes;
+  auto fake_of = [&](ValueId id) {
+    const GraphValue& value = graph.value(id);
+    if (value.kind == ValueKind::none) return Value{};
+    if (value.kind != ValueKind::tensor) return Value::of(value.scalar);
+    Tensor& fake = fakes.emplace_back(make_fake(value.meta, value.offset));
+    if (value.source == ValueSource::constant && is_wrapped_number(graph.constant(id)))
+      impl_of(fake)->ensure_extra().wrapped_number = true;
+    return Value::of(fake);
+  };
+  map_arguments(args, lists, fake_of, keep_numbers);
+  std::vector<Tensor> found = metas_by_function(op, args);
+  if (found.size() != values.size()) return;
+  auto is_open = [&](SymInt size) {
+    return size.is_symbolic() && current_shape_env()->has_unbacked(size.expr());
+  };
+  for (size_t r = 0; r < values.size(); ++r) {
+    if (!found[r].defined() || std::ranges::any_of(found[r].sizes(), is_open)) continue;
+    if (same_sizes(found[r].sizes(), list_of(values[r].meta.sizes))) continue;
+    TensorMeta meta = meta_of(found[r]);
+    values[r].meta.sizes = std::move(meta.sizes);
+    values[r].meta.strides = std::move(meta.strides);
+    values[r].offset = found[r].storage_offset();
+  }
+}
+
+}  // namespace
+
+// What PyTorch promotes the other operand and a complex constant to.
+static std::optional<Dtype> complex_of(const Pt2Graph& source, const Pt2Node& node) {
+  if (node.outputs.empty() || node.outputs[0].kind != Pt2Kind::tensor) return std::nullopt;
+  Dtype result = source.tensors.at(node.outputs[0].text).dtype;
+  return is_complex(result) ? std::optional(result) : std::nullopt;
+}
+
 void Pt2Nodes::add(const Pt2Graph& source, const Pt2Node& node, Pt2Scope& scope) {
   size_t operand;
   if (inlined_graph(node, operand)) return add_inlined(node, scope);
   const OpEntry& op = *choose_op(node);
   if (is_control_flow(op)) return add_control_flow(source, node, op, scope);
-  std::vector<Value> args = arguments_.bind(op, node, scope);
+  std::vector<Pt2Node> parts = without_complex_numbers(source, node);
+  for (const Pt2Node& part : parts) add(source, part, scope);
+  if (!parts.empty()) return;
+  std::vector<Value> args = arguments_.bind(op, node, scope, complex_of(source, node));
   if (autocast_) cast_arguments(op, args);
   if (op.schema.is_for_parts()) return add_parts(source, node, op, args, scope);
   std::vector<std::string> names;
   std::vector<GraphValue> values = results(source, node, op, names);
+  if (symbols_.has_untraced()) restate(graph_, op, args, values);
   append(node, op, args, std::move(values), names, scope);
 }
 

@@ -118,8 +118,9 @@ std::vector<std::string> read_keys(const JsonView& list) {
   return keys;
 }
 
-// The context is JSON within a string: a list of keys, or an object that holds one for defaultdict.
+// The context is a list of keys as JSON within a string; of defaultdict an object that holds the list.
 std::vector<std::string> dict_keys(const JsonView& context) {
+  if (context.is_object()) return read_keys(context.field("dict_context"));
   JsonDocument document = parse_json(context.text(), context.subject() + ": context");
   JsonView keys = document.view();
   if (keys.is_object()) {
@@ -142,11 +143,9 @@ NamedTuples read_named_tuples(const JsonView& graph_module) {
   return named_tuples;
 }
 
-// The context is the name of the type, as JSON within a string.
+// The context is the name of the type.
 std::vector<std::string> field_names(const JsonView& context, const NamedTuples& named_tuples) {
-  JsonDocument document = parse_json(context.text(), context.subject() + ": context");
-  if (!document.view().is_text()) return {};
-  auto at = named_tuples.find(document.view().text());
+  auto at = named_tuples.find(context.text());
   return at == named_tuples.end() ? std::vector<std::string>() : at->second;
 }
 

@@ -203,7 +203,7 @@ Pt2SymbolTable::Pt2SymbolTable(const Pt2Program& program, std::shared_ptr<ShapeE
   for (const Pt2Range& r : program.ranges) {
     if (!r.expr || !r.expr->is_symbol()) continue;
     Range range;
-    if (r.min) range.lo = std::max(range.lo, *r.min);
+    range.lo = std::max(range.lo, r.traced_min);
     if (r.max) range.hi = std::min(range.hi, *r.max);
     ranges_[r.expr] = range;
   }
@@ -216,6 +216,11 @@ Pt2SymbolTable::Pt2SymbolTable(const Pt2Program& program, std::shared_ptr<ShapeE
 const Expr* Pt2SymbolTable::declare(const Expr* symbol, int64_t hint, SymbolSource source) {
   auto found = ranges_.find(symbol);
   Range range = found == ranges_.end() ? Range{} : found->second;
+  // 0 and 1 have graphs of their own, so that those of usual sizes need not think of them.
+  if (hint < range.lo) {
+    range = Range::only(hint);
+    has_untraced_ = true;
+  }
   std::string name = symbol_text(symbol);
   return known_[symbol] = env_->declare_symbol(name, ExprKind::integer, SymValue::of_int(hint),
                                                range, source, name);

@@ -72,6 +72,8 @@ class Pt2SymbolTable {
   /// Symbols that are new become data-dependent ones. What expressions cannot say is such a symbol,
   /// of this kind.
   const Expr* convert(const Pt2Sym& sym, ExprKind kind);
+  /// Whether an input has a size with which the exporter never traced: 0 or 1.
+  bool has_untraced() const { return has_untraced_; }
   /// The symbol of the graph, which declare() or convert() has made, or null.
   const Expr* find(const Expr* symbol) const;
 
@@ -86,6 +88,7 @@ class Pt2SymbolTable {
   std::unordered_map<const Expr*, const Expr*> known_;
   std::unordered_set<const Expr*> in_sizes_;
   int fresh_ = 0;
+  bool has_untraced_ = false;
 };
 
 }  // namespace tenon::formats

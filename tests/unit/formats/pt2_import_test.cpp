@@ -11,7 +11,9 @@
 
 #include <tenon/ops.h>
 
+#include <cmath>
 #include <ctime>
+#include <limits>
 
 namespace tenon::formats {
 namespace {
@@ -232,8 +234,84 @@ TEST(Pt2Import, ANumberInATensorsPlaceKeepsTheDtype) {
   EXPECT_EQ(outputs[0].to_vector<float>(), (std::vector<float>(4, 2.5f)));
 }
 
-TEST(Pt2Import, InputsThatDoNotFitAreNamed) {
+TEST(Pt2Import, AComplexNumberIsATensorOfTheResultsPrecision) {
+  SmallArchive archive = linear_archive();
+  archive.change_model(R"("name": "other", "arg": )" + named("b_c"),
+                       R"("name": "other", "arg": {"as_complex": {"real": 2.5, "imag": -1.0}})");
+  archive.change_model(R"("add": )" + SmallArchive::dynamic_meta("2"),
+                       R"("add": )" + testing::replaced(SmallArchive::dynamic_meta("2"),
+                                                        R"("dtype": 7)", R"("dtype": 10)"));
+  Pt2Program program = archive.read();
+  ImportedModel model = import_pt2(program);
+  std::vector<Tensor> outputs = run(model, {tensor(std::vector<float>(6, 0), {2, 3})});
+  EXPECT_EQ(outputs[0].dtype(), Dtype::c64);
+  EXPECT_EQ(view_as_real(outputs[0]).to_vector<float>(),
+            (std::vector<float>{2.5f, -1, 2.5f, -1, 2.5f, -1, 2.5f, -1}));
+}
+
+// forward(x, f) -> linear(x, w) + c, with f fixed by the export.
+SmallArchive archive_with_constant(const std::string& value) {
+  SmallArchive archive = linear_archive();
+  archive.change_model(named("x") + "],\n\"outputs\"",
+                       named("x") + ", " + value + "],\n\"outputs\"");
+  archive.change_model(R"( {"user_input": {"arg": )" + named("x") + R"(}}])",
+                       R"( {"user_input": {"arg": )" + named("x") +
+                           R"(}}, {"constant_input": {"name": "f", "value": )" + value + "}}]");
+  const std::string leaf = R"({\"type\": null, \"context\": null, \"children_spec\": []})";
+  archive.change_model(R"(\"children_spec\": [)" + leaf + "]}, ",
+                       R"(\"children_spec\": [)" + leaf + ", " + leaf + "]}, ");
+  return archive;
+}
+
+TEST(Pt2Import, ConstantsAreComparedAsNumbers) {
+  auto refusal = [](const std::string& constant, Number given) -> std::string {
+    Pt2Program program = archive_with_constant(constant).read();
+    ImportedModel model = import_pt2(program);
+    Tensor x = tensor(std::vector<float>(6, 0), {2, 3});
+    try {
+      bind_call(model, std::vector<Tensor>{x, number_tensor(given)});
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  const std::string real = R"({"as_float": 2.5})", infinite = R"({"as_float": "Infinity"})";
+  EXPECT_EQ(refusal(real, 2.5), "");
+  EXPECT_EQ(refusal(infinite, inf), "");
+  EXPECT_EQ(refusal(R"({"as_float": "NaN"})", std::nan("")), "");
+  EXPECT_EQ(refusal(R"({"as_int": 3})", 3.0), "");
+  EXPECT_EQ(refusal(R"({"as_bool": true})", true), "");
+  EXPECT_EQ(refusal(real, 3.5),
+            "input f was the constant 2.5 at export, found 3.5; export the model again to use "
+            "another");
+  EXPECT_THAT(refusal(infinite, -inf), HasSubstr("input f was the constant inf at export"));
+  EXPECT_THAT(refusal(R"({"as_int": 3})", 4), HasSubstr("the constant 3 at export, found 4"));
+}
+
+TEST(Pt2Import, SizesThatTheExporterNeverTracedHaveGraphsOfTheirOwn) {
   Pt2Program program = linear_archive().read();
+  ImportedModel usual = import_pt2(program);
+  const Expr* rows = usual.symbols[0].symbol;
+  auto conditions = [](const ImportedModel& model) {
+    std::string text;
+    for (const RecordedGuard& guard : model.graph->shape_env->guard_conditions())
+      text += model.graph->shape_env->text(guard.condition) + "; ";
+    return text;
+  };
+  EXPECT_EQ(conditions(usual), "s7 >= 2; ");
+  for (int64_t n : {0, 1}) {
+    ImportedModel model = import_pt2(program, {.hints = {{rows, n}}});
+    EXPECT_EQ(conditions(model), message("s7 >= {}; s7 <= {}; ", n, n));
+    std::vector<Tensor> outputs =
+        run(model, {tensor(std::vector<float>(static_cast<size_t>(3 * n), 1), {n, 3})});
+    EXPECT_EQ(outputs[0].to_vector<float>(),
+              n == 0 ? std::vector<float>() : std::vector<float>({16, 35}));
+  }
+}
+
+TEST(Pt2Import, InputsThatDoNotFitAreNamed) {
+  Pt2Program program = linear_archive().change_model(R"("min_val": 2)", R"("min_val": 3)").read();
   ImportedModel model = import_pt2(program);
   auto refusal = [&](std::vector<Tensor> leaves) {
     return refusal_of([&] { bind_call(model, leaves); }).message;
@@ -244,7 +322,8 @@ TEST(Pt2Import, InputsThatDoNotFitAreNamed) {
   EXPECT_THAT(refusal({zeros({2})}), HasSubstr("expected 2 dimensions"));
   EXPECT_THAT(refusal({zeros({2, 4})}), HasSubstr("dimension 1 must be 3, found 4"));
   EXPECT_THAT(refusal({make_tensor({2, 3}, Dtype::f64)}), HasSubstr("expected dtype f32"));
-  EXPECT_THAT(refusal({zeros({1, 3})}), HasSubstr("dimension 0 of input x is 1"));
+  EXPECT_THAT(refusal({zeros({1, 3})}),
+              HasSubstr("dimension 0 of input x is 1, but the model was exported for s7 from 3"));
   EXPECT_THAT(refusal({zeros({5, 3})}), HasSubstr("L['x'].size()[0] != 5"));
 }
 

@@ -32,7 +32,8 @@ TEST(Pt2, ReadsTheSmallArchive) {
   EXPECT_EQ(x.sizes[0].hint, SymValue::of_int(4));
   EXPECT_TRUE(x.sizes[1].expr->is_integer(3));
   ASSERT_EQ(p.ranges.size(), 1u);
-  EXPECT_EQ(p.ranges[0].min, 2);
+  EXPECT_EQ(p.ranges[0].min, 0);  // of the 2 that the exporter writes where it is told no range
+  EXPECT_EQ(p.ranges[0].traced_min, 2);
   EXPECT_FALSE(p.ranges[0].max.has_value());
   ASSERT_EQ(p.guards.size(), 2u);
   EXPECT_NE(p.guards[0].expr, nullptr);
@@ -214,11 +215,11 @@ TEST(Pt2, ReadsListsWithGapsAndSymbols) {
   EXPECT_FALSE(p.graph.symbols.at("n").hint.has_value());
 }
 
-TEST(Pt2, ReadsNamedTuplesAndDefaultDicts) {
+TEST(Pt2, ReadsNamedTuples) {
   SmallArchive archive;
   archive.change_model(
       R"(\"children_spec\": [{\"type\": null, \"context\": null, \"children_spec\": []}]}, )",
-      R"(\"children_spec\": [{\"type\": \"collections.namedtuple\", \"context\": \"\\\"m.P\\\"\",)"
+      R"(\"children_spec\": [{\"type\": \"collections.namedtuple\", \"context\": \"m.P\",)"
       R"( \"children_spec\": [{\"type\": null, \"context\": null, \"children_spec\": []}]}]}, )");
   archive.change_model(R"("treespec_namedtuple_fields": {})",
                        R"("treespec_namedtuple_fields": {"m.P": {"field_names": ["left"]}})");
@@ -226,6 +227,20 @@ TEST(Pt2, ReadsNamedTuplesAndDefaultDicts) {
   const Pt2Tree& tuple = p.in_tree->children[0].children[0];
   EXPECT_EQ(tuple.kind, Pt2Tree::Kind::named_tuple);
   EXPECT_THAT(tuple.keys, ElementsAre("left"));
+}
+
+TEST(Pt2, ReadsDefaultDicts) {
+  SmallArchive archive;
+  archive.change_model(
+      R"(\"children_spec\": [{\"type\": null, \"context\": null, \"children_spec\": []}]}, )",
+      R"(\"children_spec\": [{\"type\": \"collections.defaultdict\", \"context\": )"
+      R"({\"default_factory_module\": \"builtins\", \"default_factory_name\": \"list\", )"
+      R"(\"dict_context\": [\"q\"]}, )"
+      R"(\"children_spec\": [{\"type\": null, \"context\": null, \"children_spec\": []}]}]}, )");
+  Pt2Program p = archive.read();
+  const Pt2Tree& dict = p.in_tree->children[0].children[0];
+  EXPECT_EQ(dict.kind, Pt2Tree::Kind::default_dict);
+  EXPECT_THAT(dict.keys, ElementsAre("q"));
 }
 
 TEST(Pt2, ChoosesAmongSeveralPrograms) {

@@ -80,6 +80,27 @@ TEST(ControlFlowGraph, ThePredicateChoosesTheBody) {
             (Floats{0, 1}));
 }
 
+TEST(ControlFlowGraph, WhatOnlyTheOtherBodyReadsHasGradientsOfZeros) {
+  auto body = [](const char* name, const std::string& lines) {
+    return std::string("  graph @") + name +
+           " {\n    input %a: f32[2]\n    input %b: f32[2]\n    input %c: f32[2]\n" + lines +
+           "  }\n";
+  };
+  std::string text = in_graph(
+      body("then", "    %r: f32[2] = aten.mul.Tensor(%a, %b)\n    output %r\n") +
+      body("else", "    %r: f32[2] = aten.mul.Tensor(%a, %c)\n    output %r\n") +
+      "  input %x: f32[2]\n  input %v: f32[2]\n  input %w: f32[2]\n  input %p: bool[]\n"
+      "  %y: f32[2] = higher_order.cond.default(%p, @then, @else, [%x, %v, %w])\n  output %y");
+  for (bool which : {true, false}) {
+    Tensor x = full({2}, 3.0), v = full({2}, 4.0), w = full({2}, 5.0);
+    for (const Tensor& t : {x, v, w}) t.requires_grad_();
+    run(text, {x, v, w, full({}, which, Dtype::bool_)})[0].sum().backward();
+    EXPECT_EQ(values(x.grad()), which ? Floats({4, 4}) : Floats({5, 5}));
+    EXPECT_EQ(values(v.grad()), which ? Floats({3, 3}) : Floats({0, 0}));
+    EXPECT_EQ(values(w.grad()), which ? Floats({0, 0}) : Floats({3, 3}));
+  }
+}
+
 TEST(ControlFlowGraph, BodiesUseSymbolsOfTheGraphAround) {
   std::string text = in_graph(
       "  symbol s0 in [2, inf] hint 4 from size(%n, 0)\n"

@@ -2,6 +2,7 @@
 #include "model/input_layout.h"
 
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "graph/text/parse.h"
 
 #include <gmock/gmock.h>
@@ -59,6 +60,20 @@ graph @f {
   EXPECT_EQ(LaidOutInputs(*graph, heads, {}).heads()[0], x.head());
 }
 
+TEST(InputLayout, StridesOfEmptyTensorsMeanNothing) {
+  std::shared_ptr<Graph> graph = parse_graph(R"(tng 1
+graph @f {
+  symbol s0 in [0, 0] hint 0 from size(%x, 1)
+  input %x: f32[4, s0] strides [s0, 1]
+  output %x
+}
+)");
+  Tensor x = zeros({4, 0});
+  std::vector<int64_t> symbols{0};
+  std::vector<detail::TensorHead*> heads{x.head()};
+  EXPECT_EQ(LaidOutInputs(*graph, heads, symbols).heads()[0], x.head());
+}
+
 TEST(InputLayout, SymbolsInStridesHaveTheirValues) {
   std::shared_ptr<Graph> graph = parse_graph(R"(tng 1
 graph @f {
@@ -73,6 +88,22 @@ graph @f {
   EXPECT_EQ(LaidOutInputs(*graph, dense, symbols).heads()[0], x.head());
   LaidOutInputs inputs(*graph, columns_first, symbols);
   EXPECT_THAT(memory_of(inputs.heads()[0]), ElementsAre(0, 1, 2, 3, 4, 5));
+}
+
+TEST(InputLayout, SymbolsHaveTheirValuesWithinAnotherTrace) {
+  std::shared_ptr<Graph> graph = parse_graph(R"(tng 1
+graph @f {
+  symbol s0 in [2, 9] hint 3 from size(%x, 1)
+  input %x: f32[2, s0]
+  output %x
+}
+)");
+  Tensor x = counted();
+  std::vector<int64_t> symbols{3};
+  std::vector<detail::TensorHead*> heads{x.head()};
+  std::shared_ptr<ShapeEnv> other = ShapeEnv::make();
+  ShapeEnvScope scope(*other);
+  EXPECT_EQ(LaidOutInputs(*graph, heads, symbols).heads()[0], x.head());
 }
 
 TEST(InputLayout, WhatTheGraphWritesIsWrittenBack) {

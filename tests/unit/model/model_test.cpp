@@ -1,6 +1,7 @@
 // The public API for .pt2 models: calls, structures, errors, weights.
 #include "backend/backend.h"
 #include "folders.h"
+#include "unit/formats/small_archive.h"
 #include "unit/message_of.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +10,10 @@
 #include <tenon/config.h>
 #include <tenon/tenon.h>
 
+#include <unistd.h>
+
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 namespace tenon {
@@ -35,6 +39,70 @@ TEST(ModelTest, OtherDynamicSizesNeedNoCompile) {
   Model m = model("mlp_digits");
   for (int64_t n : {2, 1, 512}) EXPECT_EQ(Tensor(m(randn({n, 64}))).size(0).guard_int(), n);
   EXPECT_EQ(m.compiles(), 1u);
+}
+
+// forward(x: f32[n, 3]) -> linear(x, w) + c, where the export was told no range of n.
+std::string small_archive(formats::testing::SmallArchive archive = {}) {
+  std::filesystem::path file = std::filesystem::temp_directory_path() /
+                               ("tenon_small_" + std::to_string(::getpid()) + ".pt2");
+  auto floats = [](const std::vector<float>& values) {
+    return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  };
+  archive.records["data/weights/weight_0"] = floats({1, 2, 3, 4, 5, 6});
+  archive.records["data/constants/tensor_1"] = floats({10, 20});
+  formats::Bytes bytes = archive.bytes();
+  std::ofstream(file, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.span.data()),
+             static_cast<std::streamsize>(bytes.span.size()));
+  return file;
+}
+
+TEST(ModelTest, SizesThatTheExporterNeverTracedHaveCodeOfTheirOwn) {
+  for (const char* backend : {"eager", "aot_eager"}) {
+    Model m = load(small_archive(), {.backend = backend});
+    size_t compiles[] = {1, 1, 2, 3, 3, 3, 3};
+    for (size_t call = 0; int64_t n : {3, 7, 1, 0, 2, 1, 7}) {
+      std::vector<float> want;
+      for (int64_t row = 0; row < n; ++row) want.insert(want.end(), {16, 35});
+      EXPECT_EQ(Tensor(m(ones({n, 3}))).to_vector<float>(), want) << backend << " " << n;
+      EXPECT_EQ(m.compiles(), compiles[call++]) << backend << " " << n;
+    }
+    EXPECT_EQ(to_text(m.inputs()[0]), "x: f32[s7, 3] with s7 from 0 to inf");
+  }
+}
+
+TEST(ModelTest, TheFirstCallMayHaveSuchASize) {
+  Model m = load(small_archive(), {.backend = "eager"});
+  m(ones({1, 3}));
+  EXPECT_EQ(m.compiles(), 1u);
+}
+
+TEST(ModelTest, SizesThatTheExporterNeverTracedAreTrained) {
+  formats::testing::SmallArchive archive;
+  archive.change("data/weights/model_weights_config.json", R"("requires_grad": false)",
+                 R"("requires_grad": true)");
+  LoadedModule m = load_model(small_archive(archive), {.backend = "aot_eager"});
+  for (int64_t n : {3, 1, 0, 2}) {
+    m.zero_grad();
+    Tensor(m(ones({n, 3}))).sum().backward();
+    EXPECT_EQ(m.model().parameter("fc.w").grad().to_vector<float>(),
+              std::vector<float>(6, static_cast<float>(n)))
+        << n;
+  }
+}
+
+TEST(ModelTest, AnEmptyDictStaysADict) {
+  formats::testing::SmallArchive archive;
+  const std::string leaf = R"({\"type\": null, \"context\": null, \"children_spec\": []})";
+  archive.change_model(
+      R"("out_spec": "[1, )" + leaf + "]",
+      R"("out_spec": "[1, {\"type\": \"builtins.list\", \"context\": \"null\", \"children_spec\": [)" +
+          leaf +
+          R"(, {\"type\": \"builtins.dict\", \"context\": \"[]\", \"children_spec\": []}, )"
+          R"({\"type\": \"builtins.list\", \"context\": \"null\", \"children_spec\": []}]}])");
+  Tree out = load(small_archive(archive), {.backend = "eager"})(ones({3, 3}));
+  EXPECT_EQ(out[1].kind(), Tree::Kind::dict);
+  EXPECT_EQ(out[2].kind(), Tree::Kind::list);
 }
 
 TEST(ModelTest, SizesOutsideTheRangeAreNamedWithIt) {

@@ -1,0 +1,111 @@
+// cond on real tensors: the ops of the branch that runs are on the tape, and what the other one would
+// have given or needed is added.
+#include "autograd/run_cond.h"
+
+#include "autograd/engine.h"
+#include "autograd/grad_state.h"
+#include "autograd/tape.h"
+#include "core/tensor/each_tensor.h"
+#include "graph/control_flow.h"
+
+#include <tenon/ops/create.h>
+
+#include <algorithm>
+
+namespace tenon::autograd {
+
+namespace {
+
+/// Of results that only the branch that was not taken would give a gradient.
+class NoGradientNode final : public Node {
+ public:
+  std::string name() const override { return "CondBackward"; }
+  std::vector<Tensor> apply(std::vector<Tensor>) override { return {}; }
+};
+
+/// Before the results of the branch that ran: what only the other branch reads has gradients of
+/// zeros, as in PyTorch, where cond is one function of all operands.
+class IdleOperandsNode final : public Node {
+ public:
+  std::string name() const override { return "CondBackward"; }
+  void pass_on(const Tensor& result) {
+    next.push_back(edge_of(result));
+    add_input(result);
+  }
+  void give_zeros(const Tensor& operand) {
+    next.push_back(edge_of(operand));
+    idle_.push_back(grad_meta_of(operand));
+  }
+  std::vector<Tensor> apply(std::vector<Tensor> grads) override {
+    for (const GradMeta& meta : idle_)
+      grads.push_back(zeros(list_of(meta.sizes), meta.dtype, {}, meta.device));
+    return grads;
+  }
+
+ private:
+  std::vector<GradMeta> idle_;
+};
+
+std::vector<bool> inputs_read(const Graph& body) {
+  std::vector<bool> read(body.values().size());
+  auto note = [&](ValueId v) { read[v] = true; };
+  for (const tenon::Node& node : body.nodes())
+    for (const Value& argument : node.args) for_each_value(argument, note);
+  for (ValueId v : body.outputs())
+    if (v != no_value) read[v] = true;
+  std::vector<bool> out;
+  for (ValueId input : body.inputs()) out.push_back(read[input]);
+  return out;
+}
+
+std::vector<Tensor> idle_operands(const CallArgs& call) {
+  ControlCall parts = control_call(*call.op, call.args, call.n_args);
+  const Value& predicate = call.args[0];
+  bool holds =
+      predicate.tag == Tag::tensor
+          ? tenon::detail::item_bool(*predicate.as<Tensor>(), std::source_location::current())
+          : predicate.number().to_bool();
+  std::vector<bool> read = inputs_read(*parts.bodies[holds ? 0 : 1]);
+  std::vector<Tensor> idle;
+  for (size_t i = 0; i < std::min(read.size(), parts.operands[0].size()); ++i)
+    if (!read[i] && parts.operands[0][i].requires_grad()) idle.push_back(parts.operands[0][i]);
+  return idle;
+}
+
+void give_idle_operands_zeros(const CallArgs& call) {
+  std::vector<Tensor> idle = idle_operands(call);
+  if (idle.empty()) return;
+  auto node = std::make_shared<IdleOperandsNode>();
+  std::vector<Tensor> results;
+  each_result(call, [&](const Tensor& t, uint32_t) {
+    if (t.requires_grad()) results.push_back(t);
+  });
+  for (const Tensor& t : results) node->pass_on(t);
+  for (size_t i = 0; i < results.size(); ++i)
+    set_history(results[i], node, static_cast<uint32_t>(i));
+  for (const Tensor& t : idle) node->give_zeros(t);
+}
+
+// What was recorded behind the call takes its results to need gradients where either branch says so.
+void give_results_needs(const CallArgs& call) {
+  bool is_short = false;
+  each_result(call, [&](const Tensor& t, uint32_t) {
+    is_short = is_short || (is_differentiable(t.dtype()) && !t.requires_grad());
+  });
+  if (!is_short) return;
+  std::vector<bool> needs = results_that_need_gradients(call);
+  auto node = std::make_shared<NoGradientNode>();
+  each_result(call, [&](const Tensor& t, uint32_t i) {
+    if (needs[i] && !t.requires_grad()) set_history(t, node, node->add_input(t));
+  });
+}
+
+}  // namespace
+
+void run_cond(const CallArgs& call) {
+  call.op->def->decomp.call(call);
+  give_results_needs(call);
+  give_idle_operands_zeros(call);
+}
+
+}  // namespace tenon::autograd
