@@ -357,13 +357,23 @@ class CompiledNode final : public autograd::Node {
     code.call(heads, words, gradients, steal);
   }
 
-  // On the tape, so that what comes out can be differentiated once more. Over views of the inputs: one
-  // input may be computed from another one, and the pass ends at both.
+  // Views of the inputs, of which one may be computed from another one, and the pass ends at both. Who
+  // needs a gradient since then needed none in the call.
+  std::vector<Tensor> primals_of_call() {
+    std::vector<Tensor> primals = before_.unpack(shared_from_this(), plan_->derivative);
+    const std::vector<uint32_t>& sought = plan_->derivative.gradients;
+    for (uint32_t i = 0; i < primals.size(); ++i) {
+      if (!primals[i].defined() || !primals[i].requires_grad()) continue;
+      bool is_sought = std::ranges::find(sought, i) != sought.end();
+      primals[i] = is_sought ? alias(primals[i]) : primals[i].detach();
+    }
+    return primals;
+  }
+
+  // On the tape, so that what comes out can be differentiated once more.
   std::vector<Tensor> differentiate_again(std::vector<Tensor> grads) {
     report::counter("aot.double_backward_calls").add();
-    std::vector<Tensor> primals = before_.unpack(shared_from_this(), plan_->derivative);
-    for (Tensor& primal : primals)
-      if (primal.defined() && primal.requires_grad()) primal = alias(primal);
+    std::vector<Tensor> primals = primals_of_call();
     RngState now = plan_->is_random ? current_rng_state() : RngState();
     if (plan_->is_random) restore_rng_state(random_);
     auto run_again = [&] {

@@ -9,6 +9,7 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/sym/sym_int.h"
+#include "core/tensor/stand_in.h"
 #include "report/stack.h"
 
 #include <algorithm>
@@ -263,7 +264,9 @@ void retain_grad_at(Node& node, uint32_t input, std::shared_ptr<Tensor> cell) {
 
 GradFn grad_fn(const Tensor& t) {
   std::shared_ptr<Node> node = node_of(t);
-  if (!node && thread_modes.tracer && t.is_fake()) node = node_slot(t);
+  Tensor fake =
+      t.defined() && thread_modes.tracer ? (t.is_fake() ? t : written_fake_of(t)) : Tensor();
+  if (!node && fake.defined()) node = node_slot(fake);
   return GradFn(std::move(node));
 }
 

@@ -120,7 +120,7 @@ void Tensor::set_grad(const Tensor& gradient, std::source_location where) const 
 
 bool Tensor::is_leaf() const {
   if (!defined()) detail::fail_undefined("is_leaf");
-  if (autograd::node_of(*this)) return false;
+  if (autograd::node_of(*this) || written_fake_of(*this).defined()) return false;
   return !thread_modes.tracer || !is_fake() || autograd::is_leaf_slot(*this);
 }
 
@@ -140,7 +140,8 @@ void Tensor::retain_grad() const {
   if (!defined()) detail::fail_undefined("retain_grad");
   require(requires_grad(),
           "retain_grad: this tensor needs no gradient; call requires_grad_() first");
-  if (!is_fake() || !thread_modes.tracer) return retain_on_tape(*this);
+  bool has_node_to_come = written_fake_of(*this).defined();
+  if (!has_node_to_come && (!is_fake() || !thread_modes.tracer)) return retain_on_tape(*this);
   // Given the real tensor, or this one where the recording has a tape of its own.
   auto attach = [](const Tensor& on_tape) {
     retain_on_tape(on_tape);

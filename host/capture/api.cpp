@@ -169,7 +169,6 @@ void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what,
 void leave_disabled(void* token) { delete static_cast<OutsideOfBody*>(token); }
 void* pause_recording() { return thread_modes.tracer ? new OutsideOfBody(false) : nullptr; }
 bool is_recording() { return thread_modes.tracer != nullptr; }
-bool is_following() { return thread_modes.follower != nullptr; }
 
 }  // namespace detail
 
@@ -301,13 +300,30 @@ const bool watches_the_host = (
                                std::source_location where) { graph_break(what, where); },
     true);
 
-const bool reads_modes = (
+const bool knows_modules = (
+    nn::module_called_slot =
+        [](std::span<const std::byte> memory) {
+          if (thread_modes.follower) return;  // its slots take any tensor
+          if (Trace* trace = Trace::current()) trace->inputs().modules.add(memory);
+        },
     nn::mode_read_slot =
         [](const std::shared_ptr<const bool>& mode) {
           if (thread_modes.follower) return;  // what the body does with it, it does
           Trace* trace = Trace::current();
           if (trace && config::flags().dynamo.guard_nn_modules) trace->note_mode(mode);
         },
+    true);
+
+const bool knows_written_tensors = (
+    written_fake_slot = [](const Tensor& real) -> Tensor {
+      if (!runs_body_code() || (impl_of(real)->flags & TN_T_REQUIRES_GRAD)) return Tensor();
+      Tensor fake;
+      if (const Follower* follower = Follower::current())
+        fake = follower->walk().fake_of(real);
+      else if (Trace* trace = Trace::current())
+        fake = trace->inputs().stand_ins.fake_of(real);
+      return fake.defined() && fake.is_fake() && fake.requires_grad() ? fake : Tensor();
+    },
     true);
 
 }  // namespace

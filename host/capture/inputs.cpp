@@ -198,7 +198,7 @@ Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body, SizesOf s
   }
   StorageRef storage = KnownMemory{stand_ins, segment_inputs_, segment_storages_}.of(real);
   auto place = static_cast<uint32_t>(implicit.size());
-  ImplicitInput& met = implicit.emplace_back(locate(real, body));
+  ImplicitInput& met = implicit.emplace_back(locate(real, body, modules.all()));
   met.is_wrapped_number = is_wrapped_number(real);
   TensorMeta meta = meta_of(real);
   meta.sizes = sizes(real, place);
@@ -219,7 +219,7 @@ void TraceInputs::note_same(const Tensor& real, const Tensor& fake, const detail
       "needs a gradient and is its argument, too; pass a detach() of it, or leave out fullgraph",
       real.sizes());
   if (!is_argument && implicit[input->index].address == &real) return;
-  ImplicitInput handle = locate(real, body);
+  ImplicitInput handle = locate(real, body, modules.all());
   if (!is_argument && !handle.address) return;  // as good as the one that is known
   bool is_known = std::ranges::any_of(same_tensors, [&](const SameTensor& same) {
     return same.input == *input && same.handle.address == handle.address;
@@ -426,6 +426,8 @@ void TraceInputs::check_leaf_writes(const CallArgs& call) const {
   each_written(call, [&](const Tensor& written) {
     if (!written.requires_grad()) return;
     if (!written.is_fake()) return autograd::check_write(written, call.op->name);
+    if (const Tensor& real = concrete_of(written); real.defined())  // a leaf that the body has made
+      autograd::check_write(real, call.op->name);
     for (const auto& [real, fake] : stand_ins.all)
       if (shares_storage(fake, written)) autograd::check_write(real, call.op->name);
   });

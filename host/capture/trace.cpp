@@ -67,11 +67,12 @@ bool keep_conditions(std::span<const Expr* const> conditions,
 }
 
 // The history of what the segment has not made lies outside of the graph.
-bool cuts_history(const Trace& trace, const CallArgs& call) {
+bool cuts_history(Trace& trace, const CallArgs& call) {
   if (!forgets_history(*call.op) || trace.is_on_tape()) return false;
   const Tensor& t = *call.args[0].as<Tensor>();
+  Tensor fake = t.is_fake() ? t : trace.inputs().stand_ins.fake_of(t);
   bool is_made_here = t.is_fake() && !concrete_of(t).defined();
-  return !is_made_here && t.requires_grad();
+  return !is_made_here && (fake.defined() ? fake : t).requires_grad();
 }
 
 }  // namespace
@@ -98,7 +99,13 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
   symbols_.take_rules();
   watch_symbols(*env_);
   env_->set_materialize([this](const Expr* expr) { return look_at(expr); });
-  env_->set_tells_arguments([this] { return tells_arguments(); });
+  // What a body does with a number is seen, where it runs on every call. Runs take a unit as one.
+  env_->set_tells_arguments([this] {
+    bool asks_itself = thread_modes.tracer == &recorder_ && !recorder_.op_in_meta();
+    bool tells = asks_itself && !leaves_body_out && !OpUnit::is_any_open();
+    recording_.reads_arguments |= tells;
+    return tells;
+  });
   set_hooks();
   ShapeEnvScope scope(*env_);
   inputs_.add_arguments(policy);
@@ -254,15 +261,6 @@ std::optional<SymValue> Trace::look_at(const Expr* expr) {
   break_because(message("the value of {} is asked for", env_->text(expr)));
   symbols_.learn_from_arguments(expr);
   return env_->hint(expr);
-}
-
-// Where the body makes a plain number of an argument and runs on every call, what it does with the
-// number is seen. Runs take operations within a unit as one.
-bool Trace::tells_arguments() {
-  bool asks_itself = thread_modes.tracer == &recorder_ && !recorder_.op_in_meta();
-  if (leaves_body_out || !asks_itself || OpUnit::is_any_open()) return false;
-  recording_.reads_arguments = true;
-  return true;
 }
 
 Number Trace::item_symbol(const Tensor& t, Dtype wanted) {

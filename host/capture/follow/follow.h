@@ -66,7 +66,7 @@ class Follower {
   std::span<const Tensor> slots() const { return walk_.at().frame().slots; }
   std::span<const int64_t> numbers() const { return walk_.at().frame().numbers; }
   /// About values of the graph of a body in one piece.
-  autograd::TapeRequests requests() const { return walk_.requests_to(walk_.path().parts()[0]); }
+  autograd::TapeRequests requests() const { return requests_to(walk_.path().parts()[0], walk_); }
   /// Real tensors where the body had graph breaks.
   BodyResults& results() { return results_; }
 

@@ -170,7 +170,7 @@ void Walk::run_segment(const SegmentCalls& calls) {
   {
     EnableGradGuard as_recorded(grad_);
     BroughtOnce once{requests};
-    const autograd::TapeRequests asked = requests_to(part);
+    const autograd::TapeRequests asked = requests_to(part, *this);
     autograd::RequestsOfCall brings(asked);
     auto code = [&] { calls.run(*code_, inputs_.span(), symbols_.span(), outputs.span()); };
     failure =
@@ -278,10 +278,10 @@ void Walk::add_function(std::shared_ptr<const autograd::WaitingFunction> functio
   requests.functions.push_back({last, std::move(function)});
 }
 
-autograd::TapeRequests Walk::requests_to(const Path::Part& part) const {
-  autograd::TapeRequests asked = requests;
+autograd::TapeRequests requests_to(const Path::Part& part, const Walk& walk) {
+  autograd::TapeRequests asked = walk.requests;
   for (autograd::HookOnValue& on : asked.hooks) on.value -= part.first_value;
-  for (autograd::FunctionAtNode& at : asked.functions) at.last = path().steps()[at.last].node;
+  for (autograd::FunctionAtNode& at : asked.functions) at.last = walk.path().steps()[at.last].node;
   return asked;
 }
 

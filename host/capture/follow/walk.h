@@ -67,12 +67,14 @@ class Walk {
   /// Whether the recording has a function there whose forward ends with the last step.
   bool ends_function(const autograd::FunctionTensors& tensors, const autograd::ResultKinds& kinds);
   void add_function(std::shared_ptr<const autograd::WaitingFunction> function);
-  /// Whether the body has named a captured tensor, or one that is an argument, too.
-  bool has_met(const Tensor& real) const { return object_of(real) != Path::no_object; }
+  /// The fake of a captured tensor that the body has named, or of one that is an argument, too;
+  /// undefined for others.
+  Tensor fake_of(const Tensor& real) const {
+    uint32_t object = object_of(real);
+    return object == Path::no_object ? Tensor() : at_.frame().objects[object];
+  }
   /// About the pending steps: values are those of the path, nodes are numbers of steps.
   autograd::TapeRequests requests;
-  /// The same over the values and nodes of a part, which all of these steps are of.
-  autograd::TapeRequests requests_to(const Path::Part& part) const;
   /// What comes when all segments so far have run; null: nothing.
   const Path::Part* next_part() const {
     return n_run_ < path().parts().size() ? &path().parts()[n_run_] : nullptr;
@@ -116,6 +118,9 @@ class Walk {
   detail::LeafArray<int64_t, 8> symbols_;
   const bool grad_;  // whether gradients are on around the call
 };
+
+/// The requests of a walk, over the values and nodes of a part, which all pending steps are of.
+autograd::TapeRequests requests_to(const Path::Part& part, const Walk& walk);
 
 template <class F>
 void Walk::each_held(F f) const {

@@ -60,6 +60,7 @@ Known known_of(const Tensor& fake) {
 
 // The real tensor may be that of before the operations that wait.
 bool stands_for(const Tensor& real, const Tensor& fake) {
+  PauseRecording pause;
   return real.defined() && real.requires_grad() == fake.requires_grad();
 }
 

@@ -72,6 +72,7 @@ bool put_into_graph(Trace& trace, const std::shared_ptr<const WaitingFunction>& 
 void Trace::attach_outside(std::string_view what, const WaitingFunction& function,
                            FunctionTensors tensors) {
   graph_break(what);
+  inputs_.restart();  // what it has taken in needs other gradients from here on
   recording_.why_not_followed = message("{} runs outside of the graph", what);
   std::vector<Tensor> fakes = tensors.results;
   for (auto* list : {&tensors.inputs, &tensors.results, &tensors.saved})

@@ -158,7 +158,7 @@ bool follows_on_tape() {
 // The body meets a captured tensor as it is then.
 bool is_yet_to_be_met(const Tensor& t) {
   const Follower* follower = Follower::current();
-  return follower && !t.is_fake() && !follower->walk().has_met(t);
+  return follower && !t.is_fake() && !follower->walk().fake_of(t).defined();
 }
 
 // A tensor that the body has not met is about to need a gradient, or none.

@@ -10,6 +10,7 @@ namespace tenon {
 
 Tensor (*object_behind_slot)(const Tensor&) = nullptr;
 void (*object_asked_slot)() = nullptr;
+Tensor (*written_fake_slot)(const Tensor&) = nullptr;
 
 // What is given again and kept again does not become a chain.
 void stand_for(const Tensor& kept, const Tensor& real) {

@@ -1,6 +1,7 @@
 // Tensors that stand for another one: fakes while a body runs, and those that a body has kept.
 #pragma once
 
+#include "core/dispatch.h"
 #include "core/tensor/tensor_impl.h"
 
 namespace tenon {
@@ -14,6 +15,13 @@ extern Tensor (*object_behind_slot)(const Tensor& fake);
 /// While a recorder runs: is_same() was asked of a fake and of another tensor, which no guard sees.
 /// capture/tape/grad_effects.cpp.
 extern void (*object_asked_slot)();
+
+/// While a body runs: the fake of a real tensor that had no history, and which the body has given one;
+/// undefined for others. The code that gives the real tensor its history has not run yet.
+extern Tensor (*written_fake_slot)(const Tensor& real);
+inline Tensor written_fake_of(const Tensor& t) {
+  return thread_modes.tracer && !t.is_fake() && written_fake_slot ? written_fake_slot(t) : Tensor();
+}
 
 /// What was a fake and is kept beyond its body stands for `real` from here on: it is the same as
 /// that, and has its gradient and its history.

@@ -427,7 +427,7 @@ SymInt Tensor::numel() const {
 }
 
 bool detail::view_requires_grad(const Tensor& view) {
-  return stale_view_slot && stale_view_slot(view);
+  return (stale_view_slot && stale_view_slot(view)) || written_fake_of(view).defined();
 }
 
 void mark_requires_grad(const Tensor& t, bool value) {

@@ -95,5 +95,65 @@ TENON_PROGRAM(ACapturedBufferIsWritten, 6) {
   }
 }
 
+/// Looks at its argument.
+struct RoundOff : autograd::Function<RoundOff> {
+  static std::vector<Tensor> forward(autograd::Context&, const std::vector<Tensor>& in) {
+    Tensor rounded = in[0].round();
+    return {rounded.sum().item<float>() > 100 ? rounded * 0.5 : rounded};
+  }
+  static std::vector<Tensor> backward(autograd::Context&, std::vector<Tensor> gradients) {
+    return {gradients[0] * 2};
+  }
+};
+
+TENON_PROGRAM(AFunctionOutsideOfTheGraph, 12) {
+  Tensor w = full({3}, 2.0).requires_grad_();
+  int turn = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor made;
+    {
+      std::optional<NoCompile> scope;
+      if (turn % 2) scope.emplace();
+      made = RoundOff::apply({w * x})[0];
+    }
+    return made.sum() + (w * w).sum();
+  });
+  for (; turn < 6; ++turn) {
+    w.set_grad({});
+    f(halves({3}, turn)).backward();
+    run.log(w.grad());
+  }
+}
+
+TENON_PROGRAM(ACapturedTensorIsAskedWhenItWasWritten, 8) {
+  Tensor w = full({3}, 2.0).requires_grad_(), state = ones({3});
+  auto f = run.compile([&](const Tensor& x) {
+    bool before = state.requires_grad();
+    state.mul_(w);
+    Tensor made = RoundOff::apply({state})[0];
+    int facts = before + 2 * state.requires_grad() + 4 * state.is_leaf();
+    Tensor loss = (state * x).sum() + made.sum() + (w * x).sum();
+    state.detach_();
+    facts += 8 * state.requires_grad() + 16 * state.is_leaf();
+    return std::pair(loss, facts);
+  });
+  for (int i = 0; i < 5; ++i) {
+    w.set_grad({});
+    auto [loss, facts] = f(halves({2 + i % 2, 3}, i));
+    loss.backward();
+    run.log(loss, facts, w.grad(), state);
+    state = ones({3});
+  }
+}
+
+TENON_PROGRAM(AWriteToALeafOfTheBodyIsRefused, 8) {
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor leaf = x.clone().requires_grad_();
+    run.log_error([&] { leaf.mul_(3.0); });
+    return leaf * 2;
+  });
+  for (int i = 0; i < 4; ++i) run.log(f(halves({2 + i % 2, 3}, i)));
+}
+
 }  // namespace
 }  // namespace tenon::programs

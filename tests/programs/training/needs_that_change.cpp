@@ -258,5 +258,101 @@ TENON_PROGRAM(ATargetThatIsComparedNeedsNothing, 12) {
   }
 }
 
+// What needed no gradient in the call gets none of a second derivative either.
+TENON_PROGRAM(ALayerIsThawedBeforeASecondDerivative, 8) {
+  Tensor w = full({3, 3}, 0.5).requires_grad_(), v = full({3, 3}, 0.25).requires_grad_();
+  int turn = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    w.requires_grad_(turn % 3 == 0);
+    Tensor h = x.matmul(w);
+    w.requires_grad_(true);
+    return h.matmul(v).square().square().sum();
+  });
+  for (; turn < 7; ++turn) {
+    w.set_grad({});
+    v.set_grad({});
+    Tensor loss = f(halves({2 + turn % 2, 3}, turn) * 0.5);
+    Tensor first = autograd::grad({loss}, {v}, {.create_graph = true})[0];
+    (loss + first.sum()).backward();
+    run.log(loss, w.grad(), v.grad());
+  }
+}
+
+void reshape_in_place(Tensor h, int how) {
+  NoGradGuard off;
+  switch (how) {
+    case 0:
+      return void(h.squeeze_(0));
+    case 1:
+      return void(h.unsqueeze_(0));
+    case 2:
+      return void(h.transpose_(0, 1));
+    default:
+      return void(h.t_());
+  }
+}
+
+// Other sizes in place are no write.
+TENON_PROGRAM(ALeafGetsOtherSizesWhileGradientsAreOff, 24) {
+  for (int how = 0; how < 4; ++how) {
+    Tensor w = sevenths({1, 3}).requires_grad_(), v = sevenths({3}).requires_grad_();
+    auto f = run.compile([&](const Tensor& x) {
+      reshape_in_place(w, how);
+      return x * v;
+    });
+    for (int i = 0; i < 2; ++i) {
+      f(sevenths({3}, i)).sum().backward();
+      run.log(to_text(w), w.detach(), w.is_leaf(), w.requires_grad(), v.grad());
+      w = sevenths({1, 3}).requires_grad_();
+    }
+  }
+}
+
+// The history goes on, and a gradient goes the way that the tape has it.
+TENON_PROGRAM(AValueGetsOtherSizesWhileGradientsAreOff, 40) {
+  for (int how = 0; how < 4; ++how) {
+    auto of_view = run.compile([how](const Tensor& x, const Tensor& by) {
+      Tensor h = (x * 0.5).view({1, 6});
+      reshape_in_place(h, how);
+      return (h * by).square();
+    });
+    auto of_own = run.compile([how](const Tensor& x, const Tensor& by) {
+      Tensor h = x * 0.5;
+      reshape_in_place(h, how);
+      h.mul_(2.0);
+      return h * by + h;
+    });
+    for (int i = 0; i < 3; ++i) {
+      Tensor x = sevenths({2, 3}, i).requires_grad_(), square = sevenths({3, 3}, i);
+      Tensor y = of_view(x, how < 2 ? sevenths({6}, i) : sevenths({6, 1}, i));
+      y.sum().backward();
+      run.log(y.detach(), x.grad());
+      square.requires_grad_();
+      Tensor z = of_own(square, sevenths({3, 3}, 2));
+      z.sum().backward();
+      run.log(z.detach(), z.requires_grad(), square.grad());
+    }
+  }
+}
+
+// The backward reads the argument, which has other sizes by then.
+TENON_PROGRAM(AnArgumentGetsOtherSizesBeforeItsBackward, 24) {
+  for (bool off : {true, false}) {
+    auto f = run.compile([off](const Tensor& x) {
+      Tensor same = x;
+      if (off)
+        reshape_in_place(same, 1);
+      else
+        same.unsqueeze_(0);
+      return (x * x).sum();
+    });
+    for (int i = 0; i < 3; ++i) {
+      Tensor w = sevenths({2, 3}, i).requires_grad_(), x = w * 2.0, y = f(x);
+      y.backward();
+      run.log(y.detach(), x.detach(), w.grad());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs
