@@ -57,6 +57,13 @@ std::vector<PluginInfo> plugins() {
   return out;
 }
 
+std::vector<PluginInfo> plugin_errors() {
+  constexpr std::string_view unusable[] = {"broken", "refused", "quarantined", "faulty"};
+  std::vector<PluginInfo> out = plugins();
+  std::erase_if(out, [&](const PluginInfo& p) { return !std::ranges::count(unusable, p.state); });
+  return out;
+}
+
 PluginInfo load_plugin(const std::string& path) {
   require(!path.empty(), "load_plugin: expected the path of a plugin, found an empty one");
   PluginCatalog& catalog = plugin_catalog();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "capture/host_writes.h"
+#include "capture/locate.h"
 #include "capture/memory_of_inputs.h"
 #include "capture/recording.h"
 #include "capture/trace_policy.h"
@@ -95,6 +96,7 @@ class TraceInputs {
 
   std::vector<ImplicitInput> implicit;  ///< the captured tensors, in the order of their origins
   std::vector<SameTensor> same_tensors;
+  CalledModules modules;
   HostWrites host_writes;
   StandIns stand_ins;
   WrittenMemory written;  ///< by the segment

@@ -1,8 +1,9 @@
-// Closures by their bytes, static memory by the program headers of the loaded objects.
+// Closures by their bytes, modules by the calls of the body, static memory by the program headers of the loaded objects.
 #include "capture/locate.h"
 
 #include <link.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace tenon {
@@ -29,17 +30,46 @@ bool is_static_memory(const void* address) {
              &query) != 0;
 }
 
+// Closures keep what they capture by value as its bytes, and by reference as a pointer to it; both GCC
+// and Clang lay them out so.
+class Closure {
+ public:
+  explicit Closure(const detail::Body& body)
+      : begin_(static_cast<const std::byte*>(body.closure)), end_(begin_ + body.closure_bytes) {}
+
+  bool holds(const void* address) const { return address >= begin_ && address < end_; }
+  bool points_to(const void* address) const {
+    for (const std::byte* word = begin_; word + sizeof(void*) <= end_; word += sizeof(void*))
+      if (*reinterpret_cast<const void* const*>(word) == address) return true;
+    return false;
+  }
+  /// Whether it lies in a module that the closure points to.
+  bool reaches(const void* address, std::span<const ModuleMemory> modules) const {
+    return std::ranges::any_of(modules, [&](const ModuleMemory& module) {
+      return address >= module.data() && address < module.data() + module.size() &&
+             points_to(module.data());
+    });
+  }
+
+ private:
+  const std::byte *begin_, *end_;
+};
+
 }  // namespace
 
-// Closures keep a captured tensor as its handle (by value) or as a pointer to the handle (by
-// reference); both GCC and Clang lay them out so. What is found nowhere is only held.
-ImplicitInput locate(const Tensor& real, const detail::Body& body) {
-  const auto* begin = static_cast<const char*>(body.closure);
-  const auto* end = begin + body.closure_bytes;
-  const auto* address = reinterpret_cast<const char*>(&real);
-  bool stays = (address >= begin && address < end) || is_static_memory(address);
-  for (const char* word = begin; !stays && word + sizeof(void*) <= end; word += sizeof(void*))
-    stays = *reinterpret_cast<const Tensor* const*>(word) == &real;
+void CalledModules::add(ModuleMemory module) {
+  auto is_known = [&](const ModuleMemory& known) {
+    return known.data() == module.data() && known.size() >= module.size();
+  };
+  if (std::ranges::none_of(all_, is_known)) all_.push_back(module);
+}
+
+// What is found nowhere is only held.
+ImplicitInput locate(const Tensor& real, const detail::Body& body,
+                     std::span<const ModuleMemory> modules) {
+  Closure closure(body);
+  bool stays = closure.holds(&real) || closure.points_to(&real) ||
+               closure.reaches(&real, modules) || is_static_memory(&real);
   if (stays) return {.source = ImplicitInput::Source::address, .address = &real, .tensor = real};
   return {.tensor = real};
 }

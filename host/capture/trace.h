@@ -134,7 +134,6 @@ class Trace {
   void run_outside(const CallArgs& call, bool is_between_segments = false);
   bool may_look() const;
   std::optional<SymValue> look_at(const Expr* expr);
-  bool tells_arguments();
   void break_because(std::string reason);
   void flush();
   std::vector<Tensor> escaped_of(std::vector<Tensor> fakes,

@@ -117,6 +117,7 @@ Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
 
   // What the recording took for granted is checked before each later call.
   auto entry = std::make_shared<Entry>(std::move(id), std::move(recording), leaves);
+  entry->constants = constants_of_version();
 
   // Differentiate, remove mutation, decompose, cut in two, and let the backend turn that into code
   // (compile_graph.cpp).
@@ -177,9 +178,11 @@ void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& res
     if (serve_by_version(site, leaves, body, result)) return;
   }
   if (then == Miss::replay) return replay_body(site, leaves, body, result);
+  const auto constants = std::make_shared<Constants>();
   auto compile = [&] {
     report::CompileWatch watch(message("{}/{}", site.number, site.attempts.load()),
                                display_name(site));
+    ConstantsScope scope(&constants);
 
     // Run the callable once on fake tensors; each operation becomes a node, each assumption a
     // guard.

@@ -50,6 +50,31 @@ std::string explain_site(const Site& s) {
   return out;
 }
 
+static std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+static std::vector<std::string> ops_of(const Graph& graph) {
+  std::vector<std::string> ops;
+  for (const Node& node : graph.nodes()) ops.push_back(name_of(node.op));
+  return ops;
+}
+
+void add_entries(const Site& s, std::vector<CompiledEntry>& entries) {
+  auto& site = const_cast<Site&>(s);
+  std::unique_lock lock(site.changing, std::defer_lock);
+  if (!site.changing.is_mine()) lock.lock();
+  for (uint32_t i = 0; i < site.versions.size(); ++i) {
+    const Entry& e = *site.versions[i];
+    const Recording& recorded = e.recorded;
+    entries.push_back({e.id, regime_of(site, e), lines_of(recorded.guards.to_text()),
+                       recorded.has_code ? ops_of(*recorded.graph) : std::vector<std::string>()});
+  }
+}
+
 // ---- one call
 
 struct ExplainScope::State {
@@ -80,17 +105,6 @@ namespace tenon {
 using detail::ExplainScope;
 using detail::Site;
 
-namespace {
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-}  // namespace
-
 static Explanation* explanation_for(const Site& site) {
   ExplainScope::State* state = detail::explaining;
   if (!state) return nullptr;
@@ -102,7 +116,7 @@ void explain_graph(const Site& site, const Graph& graph, double compile_ms) {
   Explanation* found = explanation_for(site);
   if (!found) return;
   Explanation::GraphSummary& summary = found->graphs.emplace_back();
-  for (const Node& node : graph.nodes()) summary.ops.push_back(name_of(node.op));
+  summary.ops = detail::ops_of(graph);
   summary.compile_ms = compile_ms;
 }
 
@@ -111,7 +125,7 @@ void explain_recording(const Site& site, const Recording& recording) {
   if (!found) return;
   found->break_reasons = recording.break_reasons;
   found->graph_break_count = recording.n_graph_breaks;
-  found->guards = lines_of(recording.guards.to_text());
+  found->guards = detail::lines_of(recording.guards.to_text());
 }
 
 std::string Explanation::str() const {

@@ -10,6 +10,8 @@ bool (*take_op_unit_slot)(OpUnit&) = nullptr;
 OpUnit::Start (*begin_op_unit_slot)() = nullptr;
 void (*end_op_unit_slot)(const OpUnit&, const OpUnit::Start&) = nullptr;
 
+constinit thread_local int OpUnit::n_open_ = 0;
+
 namespace {
 
 // Autocast and defaults of factories decide what is recorded; with gradients on, each write of a
@@ -28,6 +30,7 @@ bool OpUnit::is_of_use() {
 OpUnit::OpUnit(uint64_t number, std::span<const Tensor* const> tensors,
                std::span<const uint64_t> facts)
     : number_(number), tensors_(tensors), facts_(facts) {
+  ++n_open_;
   if (!thread_modes.tracer || !has_plain_modes()) return;
   if (thread_modes.follower)
     is_done_ = take_op_unit_slot(*this);
@@ -36,6 +39,7 @@ OpUnit::OpUnit(uint64_t number, std::span<const Tensor* const> tensors,
 }
 
 OpUnit::~OpUnit() {
+  --n_open_;
   if (std::uncaught_exceptions() > n_exceptions_) forget();  // not all of it was called
   if (start_.trace || (thread_modes.follower && !is_done_)) end_op_unit_slot(*this, start_);
 }

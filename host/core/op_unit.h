@@ -51,6 +51,8 @@ class OpUnit {
 
   /// Whether a unit may be done, or is to be remembered; else there is no need of one.
   static bool is_of_use();
+  /// Whether the thread is within one.
+  static bool is_any_open() { return n_open_ > 0; }
 
  private:
   const uint64_t number_;
@@ -59,6 +61,7 @@ class OpUnit {
   const int n_exceptions_ = std::uncaught_exceptions();
   bool is_done_ = false;
   Start start_;
+  static constinit thread_local int n_open_;
 };
 
 /// Of this process.

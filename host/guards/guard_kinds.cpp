@@ -1,13 +1,11 @@
 // The kinds of guards: a row for each, with what it keeps of a recording and what it says of a
 // later call. Checked in the order of the table at the end, so a row may rely on those above it.
-#include "core/device/matmul_precision.h"
-#include "core/dispatch.h"
 #include "core/error.h"
 #include "core/sym/shape_env.h"
 #include "graph/memory_budget.h"
+#include "guards/global_state.h"
 #include "guards/guard_kind.h"
 #include "guards/tensor_numbers.h"
-#include "ops/modes/autocast_state.h"
 
 #include <tenon/thread_object.hpp>
 
@@ -21,14 +19,6 @@ using detail::Leaves;
 namespace {
 
 std::string goes_without_saying(const GuardSet&) { return ""; }
-
-uint64_t global_state() {
-  uint64_t autocast = thread_modes.include & bit(Key::autocast) ? autocast_state().word() : 0;
-  Device made_on = thread_modes.default_device;
-  uint64_t device = static_cast<uint64_t>(made_on.type) << 8 | static_cast<uint8_t>(made_on.index);
-  return device << 32 | uint64_t{thread_modes.grad_enabled} |
-         uint64_t{thread_modes.deterministic} << 1 | uint64_t{allows_tf32()} << 2 | autocast << 3;
-}
 
 std::string budget_text(std::optional<double> budget) {
   return budget ? message("{}", *budget) : "none";
@@ -337,10 +327,8 @@ std::string sizes_text(const GuardSet& g) {
 constexpr GuardKind kinds[] = {
     {.record = [](GuardSet& g, const GuardedCall&) { g.global = global_state(); },
      .check = [](const GuardSet& g, const Leaves&) { return global_state() == g.global; },
-     .why = [](const GuardSet&, const Leaves&) -> std::string {
-       return "global state: grad mode, deterministic mode, matmul precision, autocast or default "
-              "device changed";
-     },
+     .why = [](const GuardSet& g,
+               const Leaves&) { return state_difference(g.global, global_state()); },
      .text = goes_without_saying},
     {.record = [](GuardSet& g, const GuardedCall&) { g.memory_budget = current_memory_budget; },
      .check = [](const GuardSet& g,

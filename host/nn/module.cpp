@@ -168,7 +168,12 @@ void Module::apply(const std::function<void(Module&)>& f) {
 }
 
 void (*mode_read_slot)(const std::shared_ptr<const bool>&) = nullptr;
+void (*module_called_slot)(std::span<const std::byte>) = nullptr;
 constinit thread_local int32_t n_static_modules = 0;
+void detail::note_called(const Module& module, size_t bytes) {
+  if (thread_modes.tracer && module_called_slot)
+    module_called_slot({reinterpret_cast<const std::byte*>(&module), bytes});
+}
 void detail::enter_static_numbers() { ++n_static_modules; }
 void detail::leave_static_numbers() { --n_static_modules; }
 

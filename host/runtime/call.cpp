@@ -219,9 +219,8 @@ const bool counts_calls = (report::add_figure_source(&count_calls), true);
 
 void check_options(const Options& options) {
   std::string own = option_texts(options.options).backend;
-  bool has_mode = !options.mode.empty() && options.mode != "default";
   require(
-      !has_mode || own.empty(), ErrorCode::config,
+      options.mode.empty() || own.empty(), ErrorCode::config,
       "mode '{}' and options ({}) are given together; expected one of them, since a mode is a set "
       "of options: both can't be specified at the same time",
       options.mode, own.substr(0, own.find('\n')));
@@ -320,6 +319,7 @@ bool serve_by_version(Site& site, const Leaves& leaves, const Body& body, CallRe
       add(counters.guard_failures, i);
       site.move_to_front(i);
     }
+    ConstantsScope constants(&entry->constants);
     if (runs_body(*entry, skips_bodies)) {
       HeldArguments held(leaves);
       follow_entry_slot(site, *entry, leaves, body, result);

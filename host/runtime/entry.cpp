@@ -112,7 +112,7 @@ bool Entry::accepts(const Leaves& leaves) const {
 
 bool Entry::serves(const Leaves& leaves) const {
   return recorded.guards.check(leaves) && (excluded.empty() || !excluded_serves(leaves)) &&
-         recorded.given.places.empty() &&
+         recorded.given.places.empty() && !recorded.reads_arguments &&
          ((recorded.implicit.empty() && recorded.same_tensors.empty()) ||
           captured_tensors_hold(leaves)) &&
          (recorded.modes.empty() || modes_hold()) &&
@@ -307,8 +307,9 @@ void Entry::leave_gradients(const CallInputs& in, std::span<const Tensor> made,
     if (!recorded.gradients.needs_history[i] || !result.tensors[i].defined()) continue;
     auto node = autograd::make_refusing_node(
         "CompiledBodyBackward",
-        "a result of a compiled body that calls backward() has no history of its own; detach() it, "
-        "or differentiate inside of the body",
+        "a result of a compiled body that calls backward() or requires_grad_() and must be one "
+        "graph has no history of its own; detach() it, differentiate inside of the body, call "
+        "requires_grad_() before the call, or leave out fullgraph",
         {});
     node->add_input(result.tensors[i]);
     autograd::set_history(result.tensors[i], node, 0);

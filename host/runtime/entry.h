@@ -5,6 +5,7 @@
 #include "capture/recording.h"
 #include "graph/artifact.h"
 #include "guards/overlap.h"
+#include "runtime/constants.h"
 #include "runtime/courses.h"
 
 #include <tenon/detail/compiled.h>
@@ -59,6 +60,7 @@ struct Entry {
   bool writes_inputs = false;  ///< the graph writes tensors in place
   std::vector<Overlap> recorded_overlaps;  ///< then: what the code takes for granted
   Courses courses;                         ///< of a body with graph breaks
+  std::shared_ptr<Constants> constants;    ///< of its calls
   /// Older versions that go before this one: what they serve it does not.
   std::vector<std::shared_ptr<const Entry>> excluded;
   std::atomic<uint64_t> hits{0}, next_check{1};  ///< see verify.h

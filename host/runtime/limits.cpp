@@ -138,6 +138,24 @@ struct Limit {
   bool reached = false;
 };
 
+bool sets(const Site& site, std::string_view flag) {
+  return std::ranges::any_of(site.options.options, [&](const auto& option) {
+    return option.first.find('.') != std::string::npos && config::info(option.first).key == flag;
+  });
+}
+
+// A limit of the callable's own is meant: that of the process does not cut it short.
+int64_t accumulated_limit_of(const Site& site) {
+  const config::DynamoFlags& flags = config::flags().dynamo;
+  bool is_own =
+      sets(site, "dynamo.recompile_limit") && !sets(site, "dynamo.accumulated_recompile_limit");
+  if (!is_own) return flags.accumulated_recompile_limit;
+  auto n_segments = std::max<int64_t>(1, static_cast<int64_t>(site.segment_versions.size()));
+  bool fits = flags.recompile_limit <= INT64_MAX / n_segments;
+  int64_t own = fits ? flags.recompile_limit * n_segments : INT64_MAX;
+  return std::max<int64_t>(flags.accumulated_recompile_limit, own);
+}
+
 Limit limit_of(const Site& site) {
   const config::DynamoFlags& flags = config::flags().dynamo;
   int64_t n = site.versions.size();
@@ -145,7 +163,8 @@ Limit limit_of(const Site& site) {
     return {"recompile_limit", Eager::recompile_limit, flags.recompile_limit, n, true};
   // Segments of cut bodies count here, too.
   n = std::max<int64_t>(site.attempts.load(), site.compiles);
-  int64_t limit = flags.accumulated_recompile_limit;
+  if (n < flags.accumulated_recompile_limit) return {};
+  int64_t limit = accumulated_limit_of(site);
   return {"accumulated_recompile_limit", Eager::accumulated_recompile_limit, limit, n, n >= limit};
 }
 

@@ -68,7 +68,25 @@ bool is_due_at(const Site& site, Entry& entry, uint64_t hit, const Leaves& leave
          !tensors_coincide(entry, leaves);
 }
 
+namespace {
+
+// The first captured tensor that is another one than the code would get; -1: there is none. That a
+// tensor was let go of is seen at each hit.
+int64_t other_captured(const Recording& found, const Recording& recorded) {
+  size_t n = std::min(found.implicit.size(), recorded.implicit.size());
+  for (size_t i = 0; i < n; ++i) {
+    const ImplicitInput& in = recorded.implicit[i];
+    if (in.source == ImplicitInput::Source::gradient) continue;
+    const Tensor& known = in.address ? *in.address : in.tensor;
+    if (!found.implicit[i].tensor.is_same(known)) return static_cast<int64_t>(i);
+  }
+  return -1;
+}
+
+}  // namespace
+
 bool is_same(const Recording& found, const Recording& recorded) {
+  if (other_captured(found, recorded) >= 0) return false;
   if (found.has_graph_breaks() || found.plain_results != recorded.plain_results ||
       found.outputs != recorded.outputs || found.gradients != recorded.gradients ||
       found.log_calls != recorded.log_calls)
@@ -92,10 +110,32 @@ std::string argument_difference(const Node& found, const Node& recorded) {
   return "";
 }
 
+// "captured tensor 0 (f32[2, 3], first used by operation 0, aten.linear at net.cpp:12) is another one"
+std::string captured_difference(const Recording& found, size_t slot) {
+  const Graph& graph = *found.graph;
+  auto is_it = [&](const ValueOrigin& in) {
+    return in.kind == ValueOrigin::Kind::implicit && in.index == slot;
+  };
+  size_t input =
+      static_cast<size_t>(std::ranges::find_if(found.inputs, is_it) - found.inputs.begin());
+  std::string user;
+  if (input < graph.inputs().size())
+    if (auto users = graph.users()[graph.inputs()[input]]; !users.empty()) {
+      const Node& node = graph.node(users[0]);
+      user = message(", first used by operation {}, {}{}", users[0], name_of(node.op),
+                     at_place(node.where));
+    }
+  const Tensor& t = found.implicit[slot].tensor;
+  return message("captured tensor {} ({}{}{}) is another one", slot, to_text(t.dtype()),
+                 to_text(t.sizes()), user);
+}
+
 // The first operation that differs, for people.
 std::string first_difference(const Recording& found, const Recording& recorded) {
   if (found.has_graph_breaks()) return "it looks at data: " + found.break_reason;
   if (!found.graph || !recorded.graph) return "it has other operations";
+  if (int64_t slot = other_captured(found, recorded); slot >= 0)
+    return captured_difference(found, static_cast<size_t>(slot));
   const auto &now = found.graph->nodes(), &then = recorded.graph->nodes();
   for (size_t i = 0; i < std::max(now.size(), then.size()); ++i) {
     if (i == now.size()) return message("it ends after {} of {} operations", i, then.size());
@@ -120,11 +160,15 @@ std::string compiled_at(const Site& site) {
 
 void report_stale(Site& site, const Recording& found, const Recording& recorded) {
   if (site.replay_for_good.exchange(true)) return;
+  std::string_view advice =
+      other_captured(found, recorded) >= 0
+          ? "its handle lies where calls that leave the body out do not look; capture the handle "
+            "itself by reference, or pass it as an argument"
+          : "it reads a value that is not an argument; pass it as one";
   std::string text = message(
-      "callable {}{} did something else than when it was recorded, with equal arguments ({}): it "
-      "reads a value that is not an argument; pass it as one, or leave out Options::pure. From now "
-      "on the body runs on every call",
-      display_name(site), compiled_at(site), first_difference(found, recorded));
+      "callable {}{} did something else than when it was recorded, with equal arguments ({}): {}, "
+      "or leave out Options::pure. From now on the body runs on every call",
+      display_name(site), compiled_at(site), first_difference(found, recorded), advice);
   require(config::flags().capture.on_stale != "error", ErrorCode::capture_divergence, "{}", text);
   report::log_line(report::LogLevel::warning, "capture", text);
 }

@@ -22,7 +22,7 @@ inline bool is_due(const detail::Site& site, Entry& entry, const detail::Leaves&
          is_due_at(site, entry, hit, leaves);
 }
 
-/// Whether a new recording does what the entry's does.
+/// Whether a new recording does what the entry's does, with the tensors that its code would get.
 bool is_same(const Recording& found, const Recording& recorded);
 
 /// The body has done something else with equal arguments, `found` instead of `recorded`: from now on

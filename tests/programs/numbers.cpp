@@ -2,6 +2,9 @@
 // compile at most once more.
 #include "program.h"
 
+#include <cmath>
+#include <map>
+
 namespace tenon::programs {
 namespace {
 
@@ -204,6 +207,97 @@ TENON_PROGRAM(NumbersChangeWithTheArguments, 7) {
     std::vector<int64_t> sizes(static_cast<size_t>(i % 5 + 1), 2);
     run.log(f(ones(sizes), 0.5 * i));
   }
+}
+
+// Plain numbers that the body makes of symbolic arguments are its numbers like others.
+TENON_PROGRAM(PlainNumbersOfSymbolicArguments, 2) {
+  auto f = run.compile([](const Tensor& x, SymFloat lr, SymInt t) {
+    return x * (std::sqrt(lr) * std::pow(0.5, t));
+  });
+  for (int i = 1; i <= 20; ++i) run.log(f(row({1, 2}), 0.25 * (i + 2) * (i + 2), i % 5));
+}
+TENON_PROGRAM_IN_ONE_GRAPH(PlainNumbersOfSymbolicArguments, 2);
+
+TENON_PROGRAM(ASymbolicArgumentAsBoth, 2) {
+  auto f = run.compile([](const Tensor& x, SymFloat lr, SymInt t) {
+    float k = lr;
+    double d = t;
+    return (x * lr + k).slice(0, 0, t) * d + t;
+  });
+  for (int i = 1; i <= 20; ++i) run.log(f(row({1, 2, 3, 4}), 0.25 * i, i % 3 + 2));
+}
+TENON_PROGRAM_IN_ONE_GRAPH(ASymbolicArgumentAsBoth, 2);
+
+TENON_PROGRAM(APlainNumberAndASymbolicResult, 2) {
+  auto f = run.compile([](const Tensor& x, SymFloat lr, SymInt t) {
+    double k = lr;
+    return std::pair(x * k + double(t), SymFloat(lr * 2.0));
+  });
+  for (int i = 1; i <= 20; ++i) {
+    auto [y, twice] = f(row({1, 2}), 0.25 * i, i);
+    run.log(y, double(twice));
+  }
+}
+TENON_PROGRAM_IN_ONE_GRAPH(APlainNumberAndASymbolicResult, 2);
+
+TENON_PROGRAM(AConditionOnASymbolicArgumentStaysOne, 4) {
+  auto f = run.compile([](const Tensor& x, SymInt t) {
+    double k = t;
+    return t > 8 ? x * k : x - k;
+  });
+  for (int i = 2; i <= 20; ++i) run.log(f(row({1, 2}), i));
+  for (int i = 2; i <= 20; ++i) run.log(f(row({1, 2}), i));
+}
+TENON_PROGRAM_IN_ONE_GRAPH(AConditionOnASymbolicArgumentStaysOne, 4);
+
+TENON_PROGRAM(PlainNumbersOfArgumentsOfACutBody, 6) {
+  auto f = run.compile([](const Tensor& x, SymFloat lr, SymInt t) {
+    double k = lr;
+    Tensor y = x * k;
+    if (y.sum().item<float>() > 1000) y = y / 2.0;
+    return std::pair(y + double(t) * lr, t + 1);
+  });
+  for (int i = 1; i <= 20; ++i) {
+    auto [y, next] = f(row({1, 2}), 0.25 * i, i);
+    run.log(y, int64_t(next));
+  }
+}
+
+TENON_PROGRAM(ATextOfASymbolicArgument, 2) {
+  std::map<std::string, double> scales;
+  for (int i = 0; i < 20; ++i) scales[std::to_string(i)] = 0.5 * i;
+  auto f = run.compile([&](const Tensor& x, SymInt t) { return x * scales.at(to_text(t)) + t; });
+  for (int i = 1; i < 20; ++i) run.log(f(row({1, 2}), i));
+}
+TENON_PROGRAM_IN_ONE_GRAPH(ATextOfASymbolicArgument, 2);
+
+TENON_PROGRAM(AStepWithASymbolicRate, 4) {
+  Tensor w = row({1, 2}).requires_grad_();
+  optim::SGD opt({w}, {.lr = 1, .momentum = 0.5});
+  auto f = run.compile([&](const Tensor& x, SymFloat lr) {
+    opt.zero_grad();
+    Tensor loss = (x * w * double(lr)).sum();
+    loss.backward();
+    opt.lr = double(lr);
+    opt.step();
+    return loss.detach();
+  });
+  for (int i = 1; i <= 12; ++i) {
+    run.log(f(row({1, 2}), 0.125 * i));
+    run.log(w);
+  }
+}
+TENON_PROGRAM_IN_ONE_GRAPH(AStepWithASymbolicRate, 4);
+
+// A body that is left out shows nothing of what it does with the number.
+TENON_PROGRAM(PlainNumbersOfArgumentsOfAPureBody, 6) {
+  auto f = run.compile(
+      [](const Tensor& x, SymFloat lr) {
+        double k = lr;
+        return x * k;
+      },
+      {.pure = true});
+  for (int i = 0; i < 20; ++i) run.log(f(row({1, 2}), 0.25 * (i % 4 + 1)));
 }
 
 }  // namespace

@@ -165,5 +165,80 @@ TENON_PROGRAM(LayoutsOfOneSizeTakeTurns, 3) {
   for (int i = 0; i < 40; ++i) run.log(f(i % 3 == 0 ? a : i % 3 == 1 ? b : c));
 }
 
+void fill(nn::Module& net, double value) {
+  NoGradGuard no_grad;
+  for (Tensor& p : net.parameters()) p.fill_(value);
+}
+
+TENON_PROGRAM(NetworksChangePlaces, 2) {
+  nn::Linear a{3, 2}, b{3, 2};
+  fill(a, 1);
+  fill(b, 2);
+  auto f = run.compile([&](const Tensor& x) { return a(x); }, pure());
+  auto g = run.compile([p = &a](const Tensor& x) { return (*p)(x) + 1.0; }, pure());
+  for (int i = 0; i < 40; ++i) {
+    if (i % 3 == 2) std::swap(a, b);
+    run.log(f(ones({1, 3})), g(ones({1, 3})));
+  }
+}
+
+struct TwoLayers : nn::Module {
+  nn::Linear first{3, 4}, second{4, 2};
+  TENON_MODULE(TwoLayers, first, second)
+  Tensor forward(const Tensor& x) { return second(first(x).relu()); }
+};
+
+TENON_PROGRAM(ANetworkIsReplacedWhileTheOldWeightsLive, 3) {
+  TwoLayers net;
+  auto shared = std::make_shared<TwoLayers>();
+  fill(net, 0.5);
+  fill(*shared, 0.25);
+  optim::SGD opt(net.parameters(), {.lr = 0.5}), other(shared->parameters(), {.lr = 0.5});
+  auto f = tenon::compile(net, run.with_backend(pure()));
+  auto g = run.compile([shared](const Tensor& x) { return (*shared)(x); }, pure());
+  auto h = run.compile([&](const Tensor& x) { return net(x) * 2.0; }, pure());
+  for (int i = 0; i < 40; ++i) {
+    if (i % 5 == 2) {
+      net = TwoLayers{};
+      *shared = TwoLayers{};
+      fill(net, 0.25 * (i % 4));
+      fill(*shared, 0.5 * (i % 4));
+    }
+    run.log(f(ones({1, 3})), g(ones({1, 3})), h(ones({1, 3})));
+  }
+}
+
+// What is not captured by address is found by a check, which says which tensor it is.
+TENON_PROGRAM(AnExchangedElementIsNamed, 2) {
+  std::vector<Tensor> list{full({3}, 1.0), full({3}, 2.0)};
+  auto f =
+      run.compile([&](const Tensor& x) { return (x + 1.0) * list[0]; },
+                  {.options = {{"capture.retrace_check", "1"}, {"capture.on_stale", "\"error\""}},
+                   .pure = true});
+  run.log(f(ones({3})), f(ones({3})));
+  std::swap(list[0], list[1]);
+  std::string error;
+  try {
+    f(ones({3}));
+  } catch (const UserError& e) {
+    error = e.what();
+  }
+  for (const char* part : {"captured tensor 0", "f32[3]", "mul", "pure_bodies.cpp"})
+    run.log(run.is_plain() || error.find(part) != std::string::npos);
+  run.log(f(ones({3})));
+}
+
+TENON_PROGRAM(AnExchangedMemberIsSeenAfterACheck, 2) {
+  struct Two {
+    Tensor first, second;
+  } two{full({3}, 1.0), full({3}, 2.0)};
+  Tensor old = two.second;
+  auto f = run.compile([&](const Tensor& x) { return x * two.second; },
+                       {.options = {{"capture.retrace_check", "1"}}, .pure = true});
+  for (int i = 0; i < 4; ++i) run.log(f(ones({3})));
+  two.second = full({3}, 5.0);
+  for (int i = 0; i < 4; ++i) run.log(f(ones({3})));
+}
+
 }  // namespace
 }  // namespace tenon::programs

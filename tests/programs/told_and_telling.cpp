@@ -80,6 +80,23 @@ TENON_PROGRAM(AGuardedSettingChanges, 3) {
   }
 }
 
+// A function that gives another number each time; a plain run gets the first one.
+TENON_PROGRAM(AConstantInATrainingLoop, 6) {
+  int asked = 0;
+  auto constant = compiler::assume_constant_result([&] { return double(++asked); });
+  auto rate = [&, is_plain = run.is_plain()] { return is_plain ? 1.0 : constant(); };
+  Tensor w = row({1, 2}).requires_grad_();
+  auto f = run.compile([rate, &w](const Tensor& x) {
+    w.set_grad({});
+    (w * x * rate()).sum().backward();
+    Tensor y = w.grad() * rate();
+    if (y.sum().item<float>() > 4) y = y - rate();
+    compiler::NoCompile scope;
+    return y * rate();
+  });
+  for (int i = 0; i < 6; ++i) run.log(f(row({1, float(i)})));
+}
+
 TENON_PROGRAM(AnAllowedFunctionInATrainingLoop, 3) {
   static const auto gelu_like = compiler::allow_in_graph(
       "programs::gelu_like", [](const Tensor& x, double k) { return x * (x * k).sigmoid(); });

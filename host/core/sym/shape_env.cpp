@@ -239,6 +239,12 @@ bool ShapeEnv::evaluate(const Expr* condition) {
 /// The value of a simplified expression that facts leave open, with the guard that pins it down.
 SymValue ShapeEnv::value_of(const Expr* expr) {
   auto value = hint(expr);
+  auto is_argument = [this](const Expr* symbol) {
+    return info(symbol).source.kind == SymbolSource::Kind::input_value;
+  };
+  if (value && tells_arguments_ && expr->kind != ExprKind::boolean &&
+      std::ranges::all_of(free_symbols(expr), is_argument) && tells_arguments_())
+    return *value;
   if (!value && has_unbacked(expr)) {
     value = materialize_ ? materialize_(expr) : std::nullopt;
     if (!value) fail_data_dependent(*this, expr);
@@ -271,8 +277,11 @@ void ShapeEnv::record_guard(const Expr* condition) {
 void ShapeEnv::give_up_symbols(const Expr* condition) {
   for (const Expr* symbol : free_symbols(condition))
     if (symbol->kind == ExprKind::integer && hint(symbol) &&
-        ++n_guards_[symbol] > watch_.most_guards)
+        ++n_guards_[symbol] > watch_.most_guards) {
+      auto tells = std::exchange(tells_arguments_, {});  // this one is a guard
       specialize(symbol);
+      tells_arguments_ = std::move(tells);
+    }
 }
 
 int64_t ShapeEnv::specialize(const Expr* expr) {

@@ -165,6 +165,9 @@ class ShapeEnv {
   /// thrown; a value is used as it is, without a guard.
   using Materialize = std::function<std::optional<SymValue>(const Expr*)>;
   void set_materialize(Materialize materialize) { materialize_ = std::move(materialize); }
+  /// Asked whether numbers that are computed from number arguments alone are told without a guard,
+  /// since who asks does so on every call.
+  void set_tells_arguments(std::function<bool()> tells) { tells_arguments_ = std::move(tells); }
 
   /// How questions are answered; to be set before the first symbol is made.
   struct Rules {
@@ -208,6 +211,7 @@ class ShapeEnv {
   std::map<int64_t, const Expr*> duck_;             // example value -> symbol
   std::map<std::string, const Expr*> of_shape_id_;  // unbacked sizes
   Materialize materialize_;
+  std::function<bool()> tells_arguments_;
   Watch watch_;
   Rules rules_;
   std::map<const Expr*, int64_t> n_guards_;  // by symbol, where there is a limit

@@ -4,17 +4,54 @@
 #include "core/error.h"
 #include "core/sym/sym_int.h"
 
+#include <charconv>
+
 namespace tenon {
 
+static std::string type_name(DeviceType type) {
+  return type == DeviceType::cpu    ? "cpu"
+         : type == DeviceType::cuda ? "cuda"
+         : type == DeviceType::meta ? "meta"
+                                    : message("device{}", static_cast<int32_t>(type));
+}
+
 std::string to_text(Device device) {
-  std::string name = device.type == DeviceType::cpu    ? "cpu"
-                     : device.type == DeviceType::cuda ? "cuda"
-                     : device.type == DeviceType::meta
-                         ? "meta"
-                         : message("device{}", static_cast<int32_t>(device.type));
+  std::string name = type_name(device.type);
   if (device.type != DeviceType::cpu && device.type != DeviceType::meta)
     name += ":" + std::to_string(device.index);
   return name;
+}
+
+namespace {
+
+std::optional<int32_t> small_integer(std::string_view text) {
+  int32_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  bool is_whole = error == std::errc() && end == text.data() + text.size();
+  return is_whole && value <= 1 << 16 ? std::optional(value) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Device> parse_device(std::string_view text) {
+  size_t colon = text.find(':');
+  std::string_view name = text.substr(0, colon);
+  std::optional<int32_t> index = 0;
+  if (colon != text.npos) index = small_integer(text.substr(colon + 1));
+  if (!index || *index < -1) return std::nullopt;
+  for (DeviceType type : {DeviceType::cpu, DeviceType::cuda, DeviceType::meta})
+    if (name == type_name(type)) return Device(type, *index);
+  if (!name.starts_with("device")) return std::nullopt;
+  auto type = small_integer(name.substr(6));
+  if (!type || *type < 16) return std::nullopt;
+  return Device(static_cast<DeviceType>(*type), *index);
+}
+
+Device Device::from_text(std::string_view text) {
+  std::optional<Device> device = parse_device(text);
+  require(device.has_value(),
+          "Device: expected a device such as cpu, cuda, cuda:1 or meta, found '{}'", text);
+  return *device;
 }
 
 std::string to_text(MemoryFormat format) {

@@ -272,20 +272,4 @@ std::shared_ptr<Graph> parse_graph(std::string_view text, const ParseOptions& op
   return build_graph(parse_document(text), options);
 }
 
-std::optional<Device> parse_device(std::string_view text) {
-  size_t colon = text.find(':');
-  std::string_view name = text.substr(0, colon);
-  std::optional<int64_t> index = 0;
-  if (colon != std::string_view::npos) index = integer_of(text.substr(colon + 1));
-  if (!index || *index < -1 || *index > 1 << 16) return std::nullopt;
-  auto i = static_cast<int32_t>(*index);
-  if (name == "cpu") return Device(DeviceType::cpu, i);
-  if (name == "meta") return Device(DeviceType::meta, i);
-  if (name == "cuda") return Device(DeviceType::cuda, i);
-  if (!name.starts_with("device")) return std::nullopt;
-  auto type = integer_of(name.substr(6));
-  if (!type || *type < 16 || *type > 1 << 16) return std::nullopt;
-  return Device(static_cast<DeviceType>(*type), i);
-}
-
 }  // namespace tenon

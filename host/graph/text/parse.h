@@ -13,7 +13,5 @@ namespace tenon {
 std::shared_ptr<Graph> parse_graph(std::string_view text, const ParseOptions& options = {});
 /// Only the form is checked; what names and expressions mean is settled by build_graph.
 GraphDoc parse_document(std::string_view text);
-/// "cpu", "cuda:1", "device16:0".
-std::optional<Device> parse_device(std::string_view text);
 
 }  // namespace tenon

@@ -147,4 +147,7 @@ auto allow_in_graph(const std::string& name, F fn) {
 }
 
 }  // namespace compiler
+
+using compiler::allow_in_graph;
+
 }  // namespace tenon

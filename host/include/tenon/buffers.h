@@ -355,4 +355,8 @@ auto wrap_buffers(F fn) {
   return detail::WrappedBuffers<F, typename detail::SignatureOf<F>::Params>(std::move(fn));
 }
 
+namespace compiler {
+using tenon::wrap_buffers;
+}
+
 }  // namespace tenon

@@ -46,7 +46,7 @@ struct Options {
   /// A mode that the backend's manifest declares; "" or "default" is its plain setting.
   std::string mode = {};
   /// Options of the backend, as TOML values by name, {{"max_autotune", "true"}}; and flags by module
-  /// and name, {{"capture.mode", "\"replay\""}}. Not together with a mode.
+  /// and name, {{"capture.mode", "\"replay\""}}. Those of the backend not together with a mode.
   std::map<std::string, std::string> options = {};
   /// Call the callable as it is: nothing is recorded, no guard is checked.
   bool disable = false;
@@ -61,6 +61,14 @@ struct Options {
   std::shared_ptr<const std::vector<Tensor>> state = nullptr;
   /// Where the program calls compile(), for reports; compile() fills it in.
   std::source_location where = {};
+};
+
+/// A version of a compiled callable.
+struct CompiledEntry {
+  std::string id;                   ///< "0/1": callable and attempt, as in logs
+  std::string regime;               ///< what calls that it serves do, and why
+  std::vector<std::string> guards;  ///< one line each
+  std::vector<std::string> ops;     ///< of a body in one piece: "aten.add.Tensor" and so on
 };
 
 /// What a compiled callable has done so far.
@@ -86,6 +94,12 @@ class SiteQueries {
     std::string text;
     self().for_each_site([&](Site& s) { text += explain_site(s); });
     return text;
+  }
+  /// The versions that there are, those that served last first.
+  std::vector<CompiledEntry> entries() const {
+    std::vector<CompiledEntry> all;
+    self().for_each_site([&](Site& s) { add_entries(s, all); });
+    return all;
   }
   /// Forgets all compiled code of this callable. Calls that are running end as they began.
   void reset() const { self().for_each_site(reset_site); }
@@ -133,7 +147,10 @@ class CompiledFunction : public detail::CallOperator<F>,
         std::move(fn), std::make_shared<const Options>(std::move(options)));
   }
   /// The callable that was compiled.
-  const F& original() const { return this->state_->fn; }
+  const F& original() const {
+    if (!this->state_) detail::fail_empty_callable();
+    return this->state_->fn;
+  }
 
  private:
   friend class detail::SiteQueries<CompiledFunction<F>>;
@@ -191,9 +208,9 @@ CompiledFunction<detail::CallableOf<F>> compile(
 
 /// The same for a body that changes captured tensors: a write to one that `state` does not name is
 /// an error when the body is recorded.
-template <class F>
+template <class F, std::same_as<State> S>  // not for `{}`, which stands for options
 CompiledFunction<detail::CallableOf<F>> compile(
-    F&& fn, State state, Options options = {},
+    F&& fn, S state, Options options = {},
     std::source_location where = std::source_location::current()) {
   if (options.where.line() == 0) options.where = where;
   options.state = std::make_shared<const std::vector<Tensor>>(std::move(state.tensors));
@@ -257,11 +274,21 @@ inline void mark_dynamic(const Tensor& t, int64_t dim, std::optional<int64_t> mi
                          std::optional<int64_t> max = {}) {
   mark_dynamic(t, dim, DynamicSize{min, max});
 }
+/// Of several dimensions: mark_dynamic(x, {0, 1}).
+inline void mark_dynamic(const Tensor& t, IntList dims, const DynamicSize& size = {}) {
+  for (int64_t dim : dims) mark_dynamic(t, dim, size);
+}
 /// The same as a wish: where the body or the backend needs the one size, the code is for that.
 TENON_API void maybe_mark_dynamic(const Tensor& t, int64_t dim);
+inline void maybe_mark_dynamic(const Tensor& t, IntList dims) {
+  for (int64_t dim : dims) maybe_mark_dynamic(t, dim);
+}
 /// Sizes of this dimension are never symbolic; without a dimension, of all.
 TENON_API void mark_static(const Tensor& t, int64_t dim);
 TENON_API void mark_static(const Tensor& t);
+inline void mark_static(const Tensor& t, IntList dims) {
+  for (int64_t dim : dims) mark_static(t, dim);
+}
 /// How a size without an example is taken.
 struct UnbackedSize {
   bool strict = false;        ///< needing to know the size is an error instead of a graph break
@@ -271,6 +298,9 @@ struct UnbackedSize {
 /// Sizes of this dimension are symbols without an example from the first compile on: one version
 /// serves every size, 0 and 1 included, and a branch on the size is a look at data.
 TENON_API void mark_unbacked(const Tensor& t, int64_t dim, UnbackedSize size = {});
+inline void mark_unbacked(const Tensor& t, IntList dims, const UnbackedSize& size = {}) {
+  for (int64_t dim : dims) mark_unbacked(t, dim, size);
+}
 /// The tensor's memory stays where it is: backends may take it for that of a parameter. With `guard`
 /// a version serves no tensor with its memory elsewhere.
 TENON_API void mark_static_address(const Tensor& t, bool guard = true);

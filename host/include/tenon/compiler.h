@@ -31,7 +31,6 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,7 +50,9 @@ TENON_API void call_log_fn(std::string_view name, std::string_view text,
 
 namespace compiler {
 
+using tenon::call_log_fn;
 using tenon::check;
+using tenon::compile;
 using tenon::disable;
 using tenon::explain;
 using tenon::graph_break;
@@ -64,6 +65,7 @@ using tenon::mark_static_address;
 using tenon::mark_unbacked;
 using tenon::maybe_mark_dynamic;
 using tenon::NoCompile;
+using tenon::register_log_fn;
 using tenon::reset;
 
 /// Whether the calling thread runs a body on tensors without data: recording it, or comparing it
@@ -72,9 +74,10 @@ inline bool is_dynamo_compiling() { return tenon::detail::is_recording(); }
 /// Whether the calling thread exports a model. Always false: there is no export yet.
 inline bool is_exporting() { return false; }
 
-/// The backend of callables that name none; an empty name stands for compiler.default_backend
-/// again. Throws UserError InvalidBackend for an unknown one.
-TENON_API void set_default_backend(const std::string& name);
+/// The backend of callables that name none; left out or empty, what configuration files and the
+/// environment say again (compiler.default_backend). Throws UserError InvalidBackend for an unknown
+/// one.
+TENON_API void set_default_backend(const std::string& name = "");
 TENON_API std::string get_default_backend();
 
 /// What calls do, process-wide.
@@ -190,23 +193,34 @@ TENON_API void register_backend(const std::string& name, BackendFunction backend
 
 // ---- functions
 
-/// A function whose result never changes: called once by each recording, on real tensors, and
-/// remembered by compiled code. There is no guard: what it gives later is not seen.
+}  // namespace compiler
+
+namespace detail {
+using AskConstant = std::shared_ptr<const void> (*)(void* function);
+/// What `function` has given to the version of a compiled callable that serves the call that the
+/// thread is in; where it has given nothing, `ask` is called, outside of what is recorded. Null where
+/// the thread is in no such call.
+TENON_API std::shared_ptr<const void> constant_of_call(const std::shared_ptr<void>& function,
+                                                       AskConstant ask);
+}  // namespace detail
+
+namespace compiler {
+
+/// A function whose result never changes. It is asked, on real tensors, when a compiled callable
+/// records a body that calls it for arguments of a new kind; calls with such arguments get that
+/// result, wherever in the body and however often they ask, until the callable is reset. There is no
+/// guard: what the function would give later is not seen. Calls that run as they are, and calls
+/// outside of compiled callables, call it. Make it outside of the body: each is a function of its own;
+/// copies are one. Threads: first calls at once may ask once each.
 template <class F>
 auto assume_constant_result(F fn) {
   using R = std::decay_t<std::invoke_result_t<F&>>;
-  struct Kept {
-    std::mutex lock;
-    std::optional<R> result;
-  };
-  return [fn = std::move(fn), kept = std::make_shared<Kept>()]() mutable -> R {
-    if (!tenon::detail::is_recording()) return fn();
-    std::lock_guard lock(kept->lock);
-    if (!tenon::detail::is_following() || !kept->result) {
-      tenon::detail::DisabledScope unrecorded{tenon::detail::pause_recording()};
-      kept->result = fn();
-    }
-    return *kept->result;
+  return [fn = std::make_shared<F>(std::move(fn))]() -> R {
+    auto ask = [](void* function) -> std::shared_ptr<const void> {
+      return std::make_shared<const R>(std::invoke(*static_cast<F*>(function)));
+    };
+    auto constant = tenon::detail::constant_of_call(fn, ask);
+    return constant ? *static_cast<const R*>(constant.get()) : R(std::invoke(*fn));
   };
 }
 
@@ -222,4 +236,22 @@ auto substitute_in_graph(F original, G replacement) {
 }
 
 }  // namespace compiler
+
+using compiler::assume_constant_result;
+using compiler::cudagraph_mark_step_begin;
+using compiler::ErrorOnGraphBreak;
+using compiler::get_default_backend;
+using compiler::get_stance;
+using compiler::is_dynamo_compiling;
+using compiler::is_exporting;
+using compiler::load_cache_artifacts;
+using compiler::register_backend;
+using compiler::save_cache_artifacts;
+using compiler::set_default_backend;
+using compiler::set_stance;
+using compiler::Stance;
+using compiler::StanceOptions;
+using compiler::StanceScope;
+using compiler::substitute_in_graph;
+
 }  // namespace tenon

@@ -275,4 +275,8 @@ X associative_scan(F&& fn, const X& xs,
   return tree.make(out.data());
 }
 
+namespace compiler {
+using tenon::cond;
+}
+
 }  // namespace tenon

@@ -38,6 +38,12 @@ struct PluginInfo {
 /// loaded. Throws UserError config when a flag of the module plugins is wrong.
 TENON_API std::vector<PluginInfo> plugins();
 
+/// Those of them that cannot be used: `reason` says why. list_backends() leaves theirs out.
+TENON_API std::vector<PluginInfo> plugin_errors();
+namespace compiler {
+using tenon::plugin_errors;
+}
+
 /// Loads a file, which comes before all that were found by search from now on. Throws BackendError
 /// plugin with the diagnosis when it cannot be used, and after shutdown().
 TENON_API PluginInfo load_plugin(const std::string& path);

@@ -75,6 +75,11 @@ using EventListener = std::function<void(const Event&)>;
 /// UserError for an empty one.
 [[nodiscard]] TENON_API std::shared_ptr<void> on_event(EventListener listener);
 
+using tenon::counters;
+using tenon::set_logs;
+
 }  // namespace compiler
+
+using compiler::on_event;
 
 }  // namespace tenon

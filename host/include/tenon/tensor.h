@@ -107,6 +107,8 @@ class TENON_API Tensor {
     const detail::TensorHead* head = there("storage_offset");
     return head->flags & TN_T_FAKE ? detail::offset_of_fake(*this) : head->storage_offset;
   }
+  bool is_floating_point() const { return is_floating(dtype()); }
+  bool is_complex() const { return tenon::is_complex(dtype()); }
   bool requires_grad() const {
     return (there("requires_grad")->flags & TN_T_REQUIRES_GRAD) ||
            detail::view_requires_grad(*this);
@@ -151,7 +153,7 @@ class TENON_API Tensor {
   /// Inside a trace this is a host read: see `tenon::compile`.
   template <class T>
   T* data_ptr(std::source_location where = std::source_location::current()) const {
-    return static_cast<T*>(checked_data(dtype_of<T>, where));
+    return static_cast<T*>(checked_data(dtype_of<std::remove_const_t<T>>, where));
   }
   void* data(std::source_location where = std::source_location::current()) const;
   /// The elements in row-major order.
@@ -200,6 +202,11 @@ class TENON_API Tensor {
 #undef TENON_REFUSED_ASSIGNMENT
 
 #include <tenon/tensor_methods.inc>
+  /// On another device, of the same dtype.
+  Tensor to(Device device, bool non_blocking = false, bool copy = false,
+            std::optional<MemoryFormat> memory_format = std::nullopt) const {
+    return to(device, dtype(), non_blocking, copy, memory_format);
+  }
   // An integer is a size or a dimension here, rather than a list of one.
   template <std::integral T>
   std::vector<Tensor> split(T split_size, int64_t dim = 0) const {
@@ -269,6 +276,10 @@ TENON_API Tensor operator-(const Tensor& a);
 TENON_API Tensor operator~(const Tensor& a);
 TENON_API Tensor operator!(const Tensor& a);
 
+inline Tensor to(const Tensor& self, Device device, bool non_blocking = false, bool copy = false,
+                 std::optional<MemoryFormat> memory_format = std::nullopt) {
+  return self.to(device, non_blocking, copy, memory_format);
+}
 template <std::integral T>
 std::vector<Tensor> split(const Tensor& self, T split_size, int64_t dim = 0) {
   return self.split(split_size, dim);
@@ -307,6 +318,14 @@ Tensor tensor(const std::vector<T>& values, IntList sizes) {
 template <detail::Element T>
 Tensor tensor(const std::vector<T>& values) {
   return tensor(values, IntList{static_cast<int64_t>(values.size())});
+}
+/// Lists of lists; throws UserError where rows differ in length.
+template <class T>
+Tensor tensor(const std::vector<std::vector<T>>& rows) {
+  if (rows.empty()) return tensor(std::vector<T>());
+  std::vector<Tensor> tensors;
+  for (const std::vector<T>& row : rows) tensors.push_back(tensor(row));
+  return detail::tensor_from_rows(tensors);
 }
 /// A tensor without dimensions: tensor(3.0). An int becomes i64.
 template <detail::Element T>

@@ -8,12 +8,14 @@
 
 #include <array>
 #include <bit>
+#include <concepts>
 #include <cstddef>
 #include <initializer_list>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace tenon {
@@ -56,9 +58,18 @@ struct Device {
   int32_t index = 0;
   constexpr Device() = default;
   constexpr Device(DeviceType t, int32_t i = 0) : type(t), index(i) {}  // NOLINT
+  /// Device("cuda:1"). Throws UserError for a text that names none.
+  template <std::convertible_to<std::string_view> T>
+  requires(!std::is_null_pointer_v<T>) explicit Device(const T& text) : Device(from_text(text)) {}
   friend constexpr bool operator==(Device, Device) = default;
+
+ private:
+  TENON_API static Device from_text(std::string_view text);
 };
 inline constexpr Device kCPU{DeviceType::cpu};
+/// "cpu", "cuda", "cuda:1", "meta", "device16:0"; nothing: the text names no device. Whether there is
+/// one is not asked.
+TENON_API std::optional<Device> parse_device(std::string_view text);
 
 /// The numbers are ATen's.
 enum class Layout : int8_t { strided = 0, sparse = 1 };

@@ -169,6 +169,17 @@ uint64_t AutocastState::word() const {
   return word_of(cpu) | word_of(cuda) << 8;
 }
 
+AutocastState AutocastState::of_word(uint64_t word) {
+  AutocastState state;
+  auto set = [](AutocastOptions& o, uint64_t part) {
+    o.enabled = part != 0;
+    if (o.enabled) o.dtype = static_cast<Dtype>(part - 1);
+  };
+  set(state.cpu, word & 0xff);
+  set(state.cuda, word >> 8 & 0xff);
+  return state;
+}
+
 std::string to_text(const AutocastState& state) {
   if (!state.is_on()) return "off";
   std::string out;

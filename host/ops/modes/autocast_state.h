@@ -18,6 +18,8 @@ struct AutocastState {
   AutocastOptions& of(DeviceType device);
   /// A number that says what is cast to what: 0 where nothing is.
   uint64_t word() const;
+  /// What has this word.
+  static AutocastState of_word(uint64_t word);
 };
 
 /// Whether both cast alike.

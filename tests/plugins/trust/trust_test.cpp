@@ -319,8 +319,10 @@ TEST_F(Loading, FindsAFileWhenItsCopyIsWhole) {
               std::ofstream(half, std::ios::binary) << bytes.substr(0, cut);
               EXPECT_EQ(plugins().at(0).state, "broken");
               EXPECT_EQ(plugins().at(0).code, "P01");
+              EXPECT_EQ(plugin_errors().at(0).path, half);
               std::ofstream(half, std::ios::binary | std::ios::app) << bytes.substr(cut);
               EXPECT_EQ(plugins().at(0).state, "found");
+              EXPECT_TRUE(plugin_errors().empty());
               compiled("life_below");
             }),
             0);

@@ -340,14 +340,6 @@ TEST(Callables, StancesSayWhatCallsDo) {
   f(ones({2}));
 }
 
-TEST(Callables, ConstantResultsAreAskedForOnceARecording) {
-  int asked = 0;
-  auto constant = compiler::assume_constant_result([&] { return double(++asked); });
-  auto f = compile([&](const Tensor& x) { return x * constant(); }, eager);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(f(ones({1})).item<float>(), 1);
-  EXPECT_EQ(asked, 1);
-}
-
 TEST(Callables, DisabledOnesAndOwnLimits) {
   auto f = compile([](const Tensor& x) { return x * 2.0; }, {.backend = "eager", .disable = true});
   EXPECT_EQ(f(ones({1})).item<float>(), 2);
@@ -358,6 +350,69 @@ TEST(Callables, DisabledOnesAndOwnLimits) {
   EXPECT_EQ(g.stats().compiles, 2);
 }
 
+TEST(Callables, EmptyBracesAreOptions) {
+  auto f = compile([](const Tensor& x) { return x * 2.0; }, {});
+  EXPECT_EQ(f(ones({1})).item<float>(), 2);
+}
+
+TEST(Callables, ThatWereMovedFromSaySo) {
+  std::vector<int> captured(100, 1);
+  auto f = compile([captured](const Tensor& x) { return x * double(captured.size()); }, eager);
+  auto g = std::move(f);
+  EXPECT_THAT(message_of<UserError>([&] { f.original()(ones({1})); }), HasSubstr("moved from"));
+  EXPECT_THAT(message_of<UserError>([&] { f.entries(); }), HasSubstr("moved from"));
+  EXPECT_EQ(g.original()(ones({1})).item<float>(), 100);
+}
+
+TEST(Callables, TellTheirVersions) {
+  auto f = compile([](const Tensor& x) { return (x + 1.0).relu(); }, eager);
+  EXPECT_TRUE(f.entries().empty());
+  f(ones({2}));
+  f(ones({2, 2}));
+  std::vector<CompiledEntry> entries = f.entries();
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_EQ(entries[0].ops, (std::vector<std::string>{"aten.add.Scalar", "aten.relu.default"}));
+  EXPECT_THAT(entries[0].id, testing::EndsWith("/1"));
+  EXPECT_THAT(entries[0].guards, testing::Contains(HasSubstr("f32 on cpu")));
+  EXPECT_THAT(entries[0].regime, HasSubstr("body runs on every call"));
+  CompiledFunction<Tensor(const Tensor&)> any = f;
+  EXPECT_EQ(any.entries().size(), 2u);
+  f.reset();
+  EXPECT_TRUE(f.entries().empty());
+}
+
+TEST(Callables, FunctionsForTheCompilerHaveOneNameInBothNamespaces) {
+  static_assert(std::is_same_v<Stance, compiler::Stance>);
+  static_assert(std::is_same_v<ErrorOnGraphBreak, compiler::ErrorOnGraphBreak>);
+  EXPECT_EQ(&set_stance, &compiler::set_stance);
+  EXPECT_EQ(&on_event, &compiler::on_event);
+  EXPECT_EQ(&counters, &compiler::counters);
+  EXPECT_EQ(&set_logs, &compiler::set_logs);
+  EXPECT_EQ(&plugin_errors, &compiler::plugin_errors);
+  EXPECT_EQ(&register_log_fn, &compiler::register_log_fn);
+  EXPECT_EQ(&save_cache_artifacts, &compiler::save_cache_artifacts);
+  EXPECT_EQ(&load_cache_artifacts, &compiler::load_cache_artifacts);
+  EXPECT_EQ(&cudagraph_mark_step_begin, &compiler::cudagraph_mark_step_begin);
+  EXPECT_FALSE(is_dynamo_compiling() || is_exporting());
+  auto same = substitute_in_graph(twice, twice);
+  auto f = compiler::compile(
+      [&](const Tensor& x) {
+        return compiler::cond(
+            x.sum() > 0, [&](const Tensor& t) { return same(t); },
+            [](const Tensor& t) { return t; }, x);
+      },
+      eager);
+  EXPECT_EQ(f(ones({1})).item<float>(), 2);
+}
+
+TEST(Callables, TheDefaultBackendIsThatOfTheConfigurationAgain) {
+  std::string before = get_default_backend();
+  set_default_backend("eager");
+  EXPECT_EQ(get_default_backend(), "eager");
+  set_default_backend();
+  EXPECT_EQ(get_default_backend(), before);
+}
+
 TEST(Callables, NamesAreCheckedWhereTheyAreGiven) {
   auto body = [](const Tensor& x) { return x; };
   EXPECT_THAT(message_of([&] { compile(body, {.backend = "indutcor"}); }), HasSubstr("inductor"));
@@ -365,6 +420,12 @@ TEST(Callables, NamesAreCheckedWhereTheyAreGiven) {
                 compile(body, {.mode = "max-autotune", .options = {{"winograd", "\"off\""}}});
               }),
               HasSubstr("both"));
+  EXPECT_THAT(message_of([&] {
+                compile(body, {.mode = "default", .options = {{"winograd", "\"off\""}}});
+              }),
+              HasSubstr("both"));
+  compile(body, {.mode = "default"});
+  compile(body, {.mode = "default", .options = {{"dynamo.recompile_limit", "2"}}});
 }
 
 TEST(Callables, TheTextOfAnOptionSetsNoOther) {

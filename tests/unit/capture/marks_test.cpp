@@ -66,6 +66,27 @@ TEST_P(Marks, BoundsAreGuards) {
   EXPECT_THAT(message_of([&] { mark_dynamic(x, 1); }), HasSubstr("out of range"));
 }
 
+TEST_P(Marks, MayBeOfSeveralDimensions) {
+  auto f = compile([](const Tensor& x) { return x * 2.0; }, with());
+  Tensor x = ones({4, 5}), y = ones({4, 5});
+  mark_dynamic(x, {0, 1});
+  mark_dynamic(x, std::vector<int64_t>());
+  f(x);
+  for (int64_t n : {6, 7, 8}) f(ones({n, n + 1}));
+  EXPECT_EQ(f.stats().compiles, 1);
+  EXPECT_THAT(message_of([&] { mark_dynamic(x, {0, 2}); }), HasSubstr("out of range"));
+  EXPECT_THAT(message_of([&] {
+                mark_dynamic(x, {0, 1}, {.min = 5, .max = 4});
+              }),
+              HasSubstr("above"));
+
+  auto g = compile([](const Tensor& t) { return t * 2.0; }, with({.dynamic = true}));
+  mark_static(y, {0, -1});
+  g(y);
+  g(ones({4, 6}));
+  EXPECT_EQ(g.stats().compiles, 2);
+}
+
 TEST_P(Marks, SpecialSizesHaveVersionsOfTheirOwn) {
   std::vector<std::string> courses;
   auto f = compile(

@@ -154,6 +154,39 @@ TEST_P(Observing, ALimitAdvisesNothingOnSizesWhereATextIsAnother) {
   EXPECT_THAT(text, EndsWith("'; raise the limit"));
 }
 
+TEST_P(Observing, AChangeOfTheThreadsStateIsNamedWithBothValues) {
+  std::string text;
+  auto watch = compiler::on_event([&](const Event& e) {
+    if (e.kind == EventKind::recompile) text = e.text;
+  });
+  auto f = compile(twice, with());
+  f(ones({2}));
+  auto reason = [&](auto in_state) {
+    f.reset();
+    in_state([&] { f(ones({2})); });
+    f(ones({2}));
+    return text;
+  };
+  EXPECT_THAT(reason([](auto call) {
+                NoGradGuard off;
+                call();
+              }),
+              EndsWith(": grad mode: expected off, found on"));
+  EXPECT_THAT(reason([](auto call) {
+                AutocastGuard on;
+                call();
+              }),
+              EndsWith(": autocast: expected cpu bf16, found off"));
+  EXPECT_THAT(reason([](auto call) {
+                NoGradGuard off;
+                set_deterministic(true);
+                call();
+                set_deterministic(false);
+              }),
+              EndsWith(": grad mode: expected off, found on, deterministic mode: expected on, "
+                       "found off"));
+}
+
 TEST_P(Observing, BreaksAreToldWithFileAndLine) {
   std::vector<std::string> texts;
   auto watch = compiler::on_event([&](const Event& e) {

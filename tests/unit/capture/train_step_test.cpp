@@ -132,6 +132,21 @@ TEST_P(TrainStep, ResultsHaveNoHistoryOfTheirOwn) {
   }
 }
 
+TEST_P(TrainStep, ResultsOfABodyThatBeginsAHistoryAreRefusedWithThatReason) {
+  auto body = [](Tensor x) {
+    x.requires_grad_();
+    return (x * x).sum();
+  };
+  auto f = compile(body, {.backend = GetParam(), .fullgraph = true});
+  Tensor loss = f(tensor(std::vector<double>{3, 4}, {2}));
+  try {
+    loss.backward();
+    ADD_FAILURE() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("calls backward() or requires_grad_()"));
+  }
+}
+
 TEST_P(TrainStep, ALookAtDataIsRefusedInOneGraphOnly) {
   Tensor w = tensor(std::vector<double>{1, 2}, {2}).requires_grad_();
   auto body = [&](const Tensor& x) {

@@ -190,6 +190,24 @@ TEST_F(Observable, AccumulatedRecompileLimitCountsAllAttempts) {
   EXPECT_EQ(f.stats().compiles, 3);
 }
 
+TEST_F(Observable, ALimitOfTheCallablesOwnIsNotCutByTheAccumulatedOne) {
+  auto scope = config::patch({{"dynamo.accumulated_recompile_limit", 3}});
+  auto compiles = [](Options options) {
+    options.backend = "keeping";
+    options.pure = true;
+    auto f = compile([](const Tensor& x, int n) { return x * n; }, options);
+    for (int n = 0; n < 8; ++n) f(ones({1}), n);
+    return f.stats().compiles;
+  };
+  EXPECT_EQ(compiles({}), 3);
+  EXPECT_EQ(compiles({.recompile_limit = 6}), 6);
+  EXPECT_EQ(compiles({.options = {{"dynamo.cache_size_limit", "6"}}}), 6);
+  EXPECT_EQ(
+      compiles({.options = {{"dynamo.accumulated_recompile_limit", "5"}}, .recompile_limit = 6}),
+      5);
+  EXPECT_EQ(compiles({.recompile_limit = 2}), 2);
+}
+
 TEST_F(Observable, FailOnRecompileLimitHitAndErrorOnRecompileThrow) {
   auto f =
       compile([](const Tensor& x, int n) { return x * n; }, {.backend = "keeping", .pure = true});

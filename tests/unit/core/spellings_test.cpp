@@ -2,6 +2,8 @@
 // numbers, named results.
 #include <tenon/tenon.h>
 
+#include "unit/message_of.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -114,6 +116,54 @@ TEST(Spellings, ScalarsAreNumbers) {
   auto n = x.argmax().item<int64_t>();
   EXPECT_EQ(std::sqrt(n), 1);
   EXPECT_EQ((std::vector<int>{5, 6})[static_cast<size_t>(n)], 6);
+}
+
+TEST(Spellings, DevicesHaveNames) {
+  EXPECT_EQ(Device("cpu"), kCPU);
+  EXPECT_EQ(Device(std::string("cuda:1")), Device(DeviceType::cuda, 1));
+  EXPECT_EQ(Device("cuda"), Device(DeviceType::cuda));
+  EXPECT_EQ(Device("meta").type, DeviceType::meta);
+  for (const char* text : {"", "gpu", "cuda:", "cuda:x", "cuda:1 ", "cpu:-2", "device3:0"}) {
+    EXPECT_EQ(parse_device(text), std::nullopt) << text;
+    EXPECT_EQ(message_of<UserError>([&] { Device device(text); }),
+              "Device: expected a device such as cpu, cuda, cuda:1 or meta, found '" +
+                  std::string(text) + "'");
+  }
+  static_assert(!std::is_convertible_v<const char*, Device>);
+  static_assert(!std::is_constructible_v<Device, int>);
+  static_assert(!std::is_constructible_v<Device, std::nullptr_t>);
+}
+
+TEST(Spellings, TensorsGoToADeviceByItself) {
+  Tensor x = tensor({1.0, 2.0});
+  EXPECT_EQ(x.to(kCPU).dtype(), Dtype::f64);
+  EXPECT_TRUE(x.to(kCPU).is_same(x));
+  EXPECT_FALSE(x.to(kCPU, false, /*copy=*/true).is_same(x));
+  EXPECT_TRUE(x.to(Device("meta")).is_fake());
+  EXPECT_EQ(to(x, DeviceType::meta).device(), Device("meta"));
+}
+
+TEST(Spellings, KindsOfElementsAreAskedFor) {
+  EXPECT_TRUE(ones({1}).is_floating_point());
+  EXPECT_FALSE(tensor({1, 2}).is_floating_point());
+  EXPECT_FALSE(ones({1}).is_complex());
+  EXPECT_TRUE(ones({1}).to(Dtype::c64).is_complex());
+}
+
+TEST(Spellings, PointersMayBeForReading) {
+  Tensor x = tensor({1.5f, 2.0f});
+  const float* p = x.data_ptr<const float>();
+  EXPECT_EQ(p, x.data_ptr<float>());
+  EXPECT_THROW(x.data_ptr<const double>(), UserError);
+}
+
+TEST(Spellings, VectorsOfVectorsAreTensors) {
+  std::vector<std::vector<float>> rows{{1, 2, 3}, {4, 5, 6}};
+  EXPECT_TRUE(equal(tensor(rows), tensor({{1.0f, 2.0f, 3.0f}, {4.0f, 5.0f, 6.0f}})));
+  EXPECT_EQ(tensor(std::vector{rows, rows, rows}).sizes(), SymIntList({3, 2, 3}));
+  EXPECT_EQ(tensor(std::vector<std::vector<int64_t>>()).sizes(), SymIntList({0}));
+  rows[1].pop_back();
+  EXPECT_THROW(tensor(rows), UserError);
 }
 
 TEST(Spellings, SizesAreNumbers) {

@@ -17,11 +17,13 @@
 #include <string>
 #include <tuple>
 #include <typeindex>
+#include <vector>
 
 namespace tenon {
 
 struct Options;
 struct CallStats;
+struct CompiledEntry;
 
 namespace detail {
 
@@ -52,6 +54,7 @@ TENON_API void check_options(const Options& options);
 TENON_API void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result);
 TENON_API CallStats site_stats(const Site& site);
 TENON_API std::string explain_site(const Site& site);
+TENON_API void add_entries(const Site& site, std::vector<CompiledEntry>& entries);
 TENON_API void reset_site(Site& site);
 
 /// The parameters of a call operator.
@@ -366,8 +369,6 @@ class CallOperator<F, void> {
 
 /// Whether this thread records a body, or follows one: its tensors may have no data.
 TENON_API bool is_recording();
-/// Whether it compares a body with a recording.
-TENON_API bool is_following();
 /// Ends the segment, hands real tensors for the fakes in `tensors`, and suspends recording until
 /// leave_disabled; returns what leave_disabled needs, null when nothing is recorded. An announced
 /// break is none that callables which must be one graph forbid.

@@ -232,16 +232,19 @@ inline constinit std::atomic<bool> is_marked_static{false};
 
 TENON_API void enter_static_numbers();
 TENON_API void leave_static_numbers();
-/// Around the forward of a module.
-class NumbersOfModule {
+/// A recording learns where a module lies that the body calls, and with it the handles of its tensors.
+TENON_API void note_called(const Module& module, size_t bytes);
+/// Around the forward of a module, which takes `bytes`.
+class CallOfModule {
  public:
-  explicit NumbersOfModule(bool are_static) : are_static_(are_static) {
+  CallOfModule(const Module& module, size_t bytes, bool are_static) : are_static_(are_static) {
+    note_called(module, bytes);
     if (are_static_) enter_static_numbers();
   }
-  ~NumbersOfModule() {
+  ~CallOfModule() {
     if (are_static_) leave_static_numbers();
   }
-  NumbersOfModule(const NumbersOfModule&) = delete;
+  CallOfModule(const CallOfModule&) = delete;
 
  private:
   const bool are_static_;
@@ -262,19 +265,21 @@ void mark_static() {
 
 /// Names a module's class and its members, inside of it; members after it are public. Calling the
 /// module calls its `forward`, if it has one. Not for classes inside of functions, which have no templates.
-#define TENON_MODULE(Type, ...)                                                                \
- public:                                                                                       \
-  std::string_view type_name() const override { return #Type; }                                \
-  void visit_members([[maybe_unused]] ::tenon::nn::MemberVisitor& visitor) override {          \
-    ::tenon::nn::detail::visit_members(visitor, #__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__);      \
-  }                                                                                            \
-  template <class... Arguments, class Self = Type>                                             \
-  decltype(auto) operator()(Arguments&&... arguments) {                                        \
-    ::tenon::nn::detail::NumbersOfModule numbers(::tenon::nn::detail::is_marked_static<Type>); \
-    return static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);           \
-  }                                                                                            \
-  template <class... Arguments, class Self = Type>                                             \
-  decltype(auto) operator()(Arguments&&... arguments) const {                                  \
-    ::tenon::nn::detail::NumbersOfModule numbers(::tenon::nn::detail::is_marked_static<Type>); \
-    return static_cast<const Self&>(*this).forward(std::forward<Arguments>(arguments)...);     \
+#define TENON_MODULE(Type, ...)                                                            \
+ public:                                                                                   \
+  std::string_view type_name() const override { return #Type; }                            \
+  void visit_members([[maybe_unused]] ::tenon::nn::MemberVisitor& visitor) override {      \
+    ::tenon::nn::detail::visit_members(visitor, #__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__);  \
+  }                                                                                        \
+  template <class... Arguments, class Self = Type>                                         \
+  decltype(auto) operator()(Arguments&&... arguments) {                                    \
+    ::tenon::nn::detail::CallOfModule call(*this, sizeof(Type),                            \
+                                           ::tenon::nn::detail::is_marked_static<Type>);   \
+    return static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);       \
+  }                                                                                        \
+  template <class... Arguments, class Self = Type>                                         \
+  decltype(auto) operator()(Arguments&&... arguments) const {                              \
+    ::tenon::nn::detail::CallOfModule call(*this, sizeof(Type),                            \
+                                           ::tenon::nn::detail::is_marked_static<Type>);   \
+    return static_cast<const Self&>(*this).forward(std::forward<Arguments>(arguments)...); \
   }
