@@ -44,6 +44,22 @@ bool resizes(const Node& node) {
   return node.op == OpId::aten_resize__default || node.op == OpId::aten_resize_as__default;
 }
 
+// Other sizes in place, of a tensor that needs a gradient. An argument gets them behind the call
+// only, where they are a write to what the backward keeps of it. While gradients are off the tape
+// leaves the history as it is, whose gradient then has these sizes; a view on the tape gives the same
+// where the order of the elements stays, and where the tape makes the history anew: that of views.
+void require_same_gradient(const Alias& self, const Node& node, const OpEntry& view) {
+  if (view.def->vjp.kind == Vjp::Kind::none) return;  // detach_ ends the history
+  require(self.input == no_value, ErrorCode::unsupported,
+          "{} gives an argument that needs a gradient other sizes; call the form that gives a view",
+          entry_of(node.op).name);
+  bool keeps_order = view.schema.name == "squeeze" || view.schema.name == "unsqueeze";
+  require(thread_modes.grad_enabled || keeps_order || !self.chain.empty(), ErrorCode::unsupported,
+          "{} changes the order of a tensor that needs a gradient while gradients are off; call it "
+          "before the NoGradGuard",
+          entry_of(node.op).name);
+}
+
 /// Its running statistics are written, of which the schema knows nothing.
 bool normalizes_instances(const OpEntry& op) {
   const OpEntry& row = op.out_form ? *op.functional : op;
@@ -154,9 +170,14 @@ void Functionalizer::lower_on_copies(const Node& node, const OpEntry& op,
                    static_cast<ValueId>(node.args[static_cast<size_t>(arg)].payload));
 }
 
-// A node that gives self other sizes and strides: from here on self is that view of what it was.
+// A node that gives self other sizes and strides: from here on self is that view of what it was. It
+// is no write: the history goes on where gradients are off, too.
 void Functionalizer::lower_restride(const Node& node, const OpEntry& view,
                                     const std::vector<Value>& args, ValueId self) {
+  const bool is_differentiated = options_.is_differentiated() && !node.is_backward;
+  if (is_differentiated && values_.current(self).requires_grad())
+    require_same_gradient(values_.alias(self), node, view);
+  EnableGradGuard on_tape(thread_modes.grad_enabled || is_differentiated);
   call(view, node, args, no_value);
   values_.restride(self, node.first_result);
 }

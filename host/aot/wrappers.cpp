@@ -113,12 +113,17 @@ class InferenceWrapper final : public Artifact {
         [](void* o) { delete static_cast<StorageRef*>(o); }, owner);
   }
 
-  // On the tape, where the call is on it; a leaf was written where the tape did not see it.
+  // A leaf that needs a gradient was written, or got other sizes, where the tape did not see it.
+  static bool may_be_on_tape(const Tensor& input) {
+    return !(input.requires_grad() && input.is_leaf());
+  }
+
+  // On the tape, where the call is on it.
   void write_back(const Lowered::WriteBack& w, detail::TensorHead* input,
                   const Tensor& value) const {
     Tensor self = share(input);
     NoGradGuard off;
-    EnableGradGuard mode(!w.without_grad && !(self.requires_grad() && self.is_leaf()));
+    EnableGradGuard mode(!w.without_grad && may_be_on_tape(self));
     Value args[] = {Value::of(self), Value::of(value), Value::of(false)}, result[1];
     dispatch(*copy_, args, 3, result, 1);
     drop(result[0]);
@@ -158,6 +163,7 @@ class InferenceWrapper final : public Artifact {
     Dims sizes = sizes_at_call(r.view.sizes, symbols);
     Dims strides = sizes_at_call(r.view.strides, symbols);
     int64_t offset = size_at_call(r.offset, symbols) + input.storage_offset();
+    EnableGradGuard mode(thread_modes.grad_enabled && may_be_on_tape(input));
     if (input.requires_grad())  // what comes before knows the sizes that it had
       input.as_strided_(list_of(sizes), list_of(strides), offset);
     else

@@ -123,5 +123,62 @@ TENON_PROGRAM(WhatIsSavedGoesThroughHooksOfTheBody, 4) {
   }
 }
 
+struct Part {
+  Tensor sum, last;
+  int n = 0;
+};
+
+// What it is given is the caller's own variable, to which it assigns by the capture.
+TENON_PROGRAM(ADisabledFunctionAssignsToWhatItIsGivenByACapture, 16) {
+  Tensor state = ones({2});
+  std::vector<Tensor> seen{ones({2})}, pair{ones({2}), ones({2})};
+  auto shared = std::make_shared<Tensor>(ones({2}));
+  auto replace = disable([&](const Tensor& s) { state = s + 1.0; });
+  auto note = disable([&](std::vector<Tensor>& list) { seen.push_back(list.back() * 2.0); });
+  auto renew = disable([&](const std::shared_ptr<Tensor>& p) {  // NOLINT: as callers have it
+    shared = std::make_shared<Tensor>(*p + 1.0);
+  });
+  auto both = disable([&](std::vector<Tensor>& list) {
+    pair[0] = pair[0] + 1.0;
+    list[1] = list[1] * 2.0;
+  });
+  auto f = run.compile([&](const Tensor& x) {
+    replace(state);
+    note(seen);
+    renew(shared);
+    both(pair);
+    return x * state + seen.back() + *shared + pair[0] - pair[1];
+  });
+  for (int i = 0; i < 4; ++i) {
+    run.log(f(row({1, float(i)})));
+    run.log(state, seen, *shared, pair);
+  }
+}
+
+TENON_PROGRAM(ADisabledFunctionAssignsToOneMemberByACapture, 8) {
+  Part part{ones({2}), ones({2})};
+  auto by_both = disable([&](Part& p, const Tensor& x) {
+    part.sum = p.sum + x;
+    p.last = x * 1.0;
+    ++p.n;
+  });
+  auto once = disable([](Tensor& a, Tensor&) { a = a + 1.0; });
+  auto raise = disable([](std::vector<Tensor>& list) { list[1] = list[1] + 2.0; });
+  auto f = run.compile([&](const Tensor& x) {
+    by_both(part, x * 2.0);
+    Tensor h = x * 1.0;
+    once(h, h);
+    std::vector<Tensor> list{h, x * 1.0};
+    Tensor& first = list[0];
+    raise(list);
+    first = first + 1.0;  // it is where it was
+    return part.sum * part.last + list[0] * part.n + list[1];
+  });
+  for (int i = 0; i < 4; ++i) {
+    run.log(f(row({1, float(i)})));
+    run.log(part.sum, part.last, part.n);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -54,6 +54,84 @@ class TENON_API UncompiledScope {
 };
 TENON_API std::string what_of(const DisableOptions& options);
 
+/// The leaves of an object, and what they are like: functions alone cannot be compared.
+struct PrintedLeaves : LeafPlaces {
+  std::vector<uint64_t> shapes;
+  std::vector<std::optional<uint64_t>> prints;  ///< by place; none: it cannot be compared
+
+  template <class T>
+  void whole(T& v) {
+    LeafPlaces::whole(v);
+    prints.push_back(print_of(std::as_const(v)));
+  }
+  template <class T>
+  void tensor(T& t) {
+    whole(t);
+  }
+  template <class T>
+  void scalar(T& s) {
+    whole(s);
+  }
+  template <class T>
+  void sym(T& v) {
+    whole(v);
+  }
+  template <class T>
+  void number(T& v) {
+    whole(v);
+  }
+  template <class T>
+  void text(T& v) {
+    whole(v);
+  }
+  void shape(uint64_t n) { shapes.push_back(n); }
+  template <class P>
+  void pointer(const P& p) {
+    if constexpr (is_smart_pointer<P>) shapes.push_back(reinterpret_cast<uint64_t>(p.get()));
+  }
+  bool holds_at(size_t i, const PrintedLeaves& before) const {
+    return prints[i] && prints[i] == before.prints[i];
+  }
+  bool looks_like(const PrintedLeaves& before) const {
+    return shapes == before.shapes && prints.size() == before.prints.size();
+  }
+  bool is_like(const PrintedLeaves& before) const {
+    bool same = looks_like(before);
+    for (size_t i = 0; same && i < prints.size(); ++i) same = holds_at(i, before);
+    return same;
+  }
+  /// Whether what has changed, of what looks like it did, is known and can be assigned.
+  bool can_assign_changes(const PrintedLeaves& before) const {
+    for (size_t i = 0; i < prints.size(); ++i)
+      if (!prints[i] || !(holds_at(i, before) || places[i].assign)) return false;
+    return true;
+  }
+  void assign_changes(const PrintedLeaves& before, PrintedLeaves& to) const {
+    for (size_t i = 0; i < prints.size(); ++i)
+      if (!holds_at(i, before)) places[i].assign(to.places[i].leaf, places[i].leaf);
+  }
+  /// The other way round.
+  void take_the_rest(const PrintedLeaves& before, const PrintedLeaves& from) {
+    for (size_t i = 0; i < prints.size(); ++i)
+      if (holds_at(i, before) && places[i].assign)
+        places[i].assign(places[i].leaf, from.places[i].leaf);
+  }
+
+ private:
+  template <class T>
+  static std::optional<uint64_t> print_of(const T& v) {
+    constexpr bool shows_itself =
+        !Opaque<T> || std::is_pointer_v<T> || is_instance<T, std::reference_wrapper>;
+    if constexpr (!shows_itself) return std::nullopt;
+    ObjectPrint print;
+    visit_tree(v, print);
+    uint64_t all = 0;
+    for (uint64_t n : print.leaves) all = (all ^ n) * 0x9E3779B97F4A7C15u + 1;
+    for (uint64_t n : print.shapes) all = (all ^ n) * 0x9E3779B97F4A7C15u + 1;
+    return all;
+  }
+};
+
 /// An argument for a function that is not recorded: the caller's own, or a copy with real tensors
 /// where it holds tensors.
 template <class T>
@@ -80,15 +158,34 @@ class RealArgument {
     else if constexpr (is_tree)
       visit_tree(copy_.emplace(copier.copy_for_good(std::as_const(arg_))), real);
   }
-  /// What the function has assigned to the copy goes to the caller's object; other tensors stay.
-  void give_back(std::span<const Tensor> real, std::span<const Tensor> before,
-                 const TreeCopier& copier) {
+  /// Once all arguments are replaced.
+  void take_prints() {
     if constexpr (is_given_back) {
+      visit_tree(*copy_, ours_);
+      visit_tree(arg_, theirs_);
+    }
+  }
+  /// What the function has assigned to the copy goes to the caller's object; all else stays, so that
+  /// the object keeps what the function has assigned to it by another way, as through a capture. Its
+  /// elements stay where they are, but where the copy's take their place: it has become longer or
+  /// shorter, changes in it cannot be told, or results may be references to its elements.
+  void give_back(std::span<const Tensor> real, std::span<const Tensor> before,
+                 const TreeCopier& copier, bool is_referred_to) {
+    if constexpr (is_given_back) {
+      PrintedLeaves ours, theirs;
+      visit_tree(*copy_, ours);
+      visit_tree(arg_, theirs);
+      const bool keeps_shape = theirs.looks_like(theirs_);
+      if (!keeps_shape && ours.is_like(ours_)) return;
       LeafRestorer restorer{real.subspan(begin_, end_ - begin_),
                             before.subspan(begin_, end_ - begin_)};
       visit_tree(*copy_, restorer);
       PointerRejoiner rejoiner(copier.objects);
       visit_tree(*copy_, rejoiner);
+      const bool by_leaf = keeps_shape && ours.looks_like(ours_);
+      if (by_leaf && !is_referred_to && ours.can_assign_changes(ours_))
+        return ours.assign_changes(ours_, theirs);
+      if (by_leaf) ours.take_the_rest(ours_, theirs);
       arg_ = std::move(*copy_);
     }
   }
@@ -118,6 +215,7 @@ class RealArgument {
  private:
   std::remove_reference_t<T>& arg_;
   std::optional<std::conditional_t<is_tree, U, std::monostate>> copy_;
+  PrintedLeaves ours_, theirs_;  // before the call: of the copy, of the caller's object
   size_t begin_ = 0, end_ = 0;
 };
 
@@ -178,13 +276,17 @@ decltype(auto) call_disabled(const F& fn, const DisableOptions& options, std::so
   TreeCopier copier;
   std::apply([&](auto&... r) { (r.replace(writer, copier), ...); }, real);
   copier.take_prints();
+  std::apply([](auto&... r) { (r.take_prints(), ...); }, real);
+  using Result = std::invoke_result_t<const F&, A...>;
+  constexpr bool is_referred_to = holds_references<Result>;
   auto give_back = [&] {
     for (const CopiedObject& object : copier.changed()) {
       LeafRestorer restorer(tensors, before);
       object.type->restore(object.to, restorer);
       object.assign();
     }
-    std::apply([&](auto&... r) { (r.give_back(tensors, before, copier), ...); }, real);
+    std::apply([&](auto&... r) { (r.give_back(tensors, before, copier, is_referred_to), ...); },
+               real);
   };
   auto run = [&]() -> decltype(auto) {
     try {
@@ -195,7 +297,6 @@ decltype(auto) call_disabled(const F& fn, const DisableOptions& options, std::so
       throw;
     }
   };
-  using Result = std::invoke_result_t<const F&, A...>;
   if constexpr (std::is_void_v<Result>) {
     run();
     give_back();
@@ -216,7 +317,7 @@ decltype(auto) call_disabled(const F& fn, const DisableOptions& options, std::so
 
 /// A callable that is never recorded: inside a compiled one it runs on real tensors, with the
 /// arguments as they are; those that hold tensors are copies with real ones, and what it assigns to
-/// them goes back to the caller's. References to them that it returns, by themselves or in a tuple or
+/// them goes back to the caller's, which keep what it assigns to them through a capture. References to them that it returns, by themselves or in a tuple or
 /// pair, are to the caller's. Reports name the place of the call of disable().
 template <class F>
 auto disable(F fn, DisableOptions options = {},
