@@ -9,6 +9,7 @@
 #include "core/arguments.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/tensor/each_tensor.h"
 #include "core/tensor/stand_in.h"
 #include "ops/forms/history.h"
 #include "ops/op_table.h"
@@ -93,7 +94,8 @@ void OutsideOfBody::name(const Tensor& real) {
 void OutsideOfBody::show(const Tensor& fake, const Tensor& real, uint32_t object) {
   if (!fake.is_fake() || !real.defined()) return;
   Tensor kept = real;
-  shown_.push_back({fake, kept, show_as(fake, kept), kept.requires_grad(), object});
+  shown_.push_back(
+      {fake, kept, show_as(fake, kept), layout_of(kept), kept.requires_grad(), object});
 }
 
 bool OutsideOfBody::is_shown(const Tensor& real) const {
@@ -102,15 +104,12 @@ bool OutsideOfBody::is_shown(const Tensor& real) const {
 
 UncompiledChanges OutsideOfBody::end_shows() {
   UncompiledChanges changes;
-  std::vector<Tensor> moved;  // by a handle that the program has besides the body's
-  for (const Named& n : named_) {
-    bool is_moved = layout_of(n.real) != n.layout;
-    if (is_moved) moved.push_back(n.real);
-    if (is_moved || (n.real.requires_grad() != n.needed_grad && !is_shown(n.real)))
+  for (const Named& n : named_)
+    if (layout_of(n.real) != n.layout ||
+        (n.real.requires_grad() != n.needed_grad && !is_shown(n.real)))
       changes.named.push_back(n.real);
-  }
   for (const Shown& s : shown_) {
-    bool is_moved = std::ranges::any_of(moved, [&](auto& t) { return same_head(t, s.real); });
+    bool is_moved = layout_of(s.real) != s.layout;  // by another handle than the body's
     if (is_moved) become(s.fake, s.real);
     // What lies otherwise than recorded is no tensor of the recording any more.
     if (end_show(s.fake, s.real, s.before) || is_moved) {
@@ -156,6 +155,37 @@ bool runs_between_segments(const CallArgs& call) {
   return is_to_run && !call.op->mutated_args && !is_uncompiled();
 }
 
+namespace {
+
+/// What an operation writes that runs outside of the graph. It may have other sizes then.
+class WrittenOutside {
+ public:
+  explicit WrittenOutside(const CallArgs& call) {
+    uint64_t written = written_args(call);
+    for (uint32_t i = 0; i < call.n_args; ++i)
+      if (written >> i & 1)
+        each_tensor(call.args[i], [&](const Tensor& t) {
+          if (t.defined()) written_.push_back({t, real_of(t), layout_of(real_of(t))});
+        });
+  }
+  void note_reshaped(Trace& trace) const {
+    for (const Written& w : written_) {
+      if (layout_of(w.real) == w.layout) continue;
+      if (w.given.is_fake()) escape(w.given, w.real, trace.inputs().is_made_here(w.given));
+      forget_named(trace, {&w.real, 1});
+    }
+  }
+
+ private:
+  struct Written {
+    Tensor given, real;
+    uint64_t layout;
+  };
+  std::vector<Written> written_;
+};
+
+}  // namespace
+
 // Runs what is pending, then the operation itself.
 void Trace::run_outside(const CallArgs& call, bool is_between_segments) {
   if (!is_uncompiled()) graph_break(name_and_reason(*call.op));
@@ -164,11 +194,15 @@ void Trace::run_outside(const CallArgs& call, bool is_between_segments) {
   std::vector<Value> args(call.args, call.args + call.n_args);
   ArgumentLists lists;
   map_arguments(args, lists, real_of, [this](Number n) { return symbols_.plain(n); });
+  bool shows_fakes = autograd::packs_saved_tensors();
+  std::optional<WrittenOutside> written;
+  if (!shows_fakes) written.emplace(call);
   {
-    OutsideOfBody outside(autograd::packs_saved_tensors());
+    OutsideOfBody outside(shows_fakes);
     dispatch(*call.op, args.data(), call.n_args, call.results, call.n_results);
   }
   PauseRecording pause;
+  if (written) written->note_reshaped(*this);
   if (is_between_segments) return;
   if (forgets_history(*call.op)) set_need(inputs_, *call.args[0].as<Tensor>(), false);
   for (uint32_t r = 0; r < call.n_results; ++r) {

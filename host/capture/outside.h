@@ -48,6 +48,7 @@ class OutsideOfBody {
  private:
   struct Shown {
     Tensor fake, real, before;
+    uint64_t layout;  // of `real`
     bool needed_grad;
     uint32_t object;  // of the path that is followed
   };

@@ -180,5 +180,31 @@ TENON_PROGRAM(ADisabledFunctionAssignsToOneMemberByACapture, 8) {
   }
 }
 
+TENON_PROGRAM(AScopeGivesOtherSizes, 20) {
+  Tensor state = halves({2, 3});
+  int turn = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor h = x * 2.0, s = state * 2.0;
+    {
+      NoCompile scope;
+      if (turn % 3 == 0) h.t_();
+      if (turn % 3 == 1) h.unsqueeze_(0);
+      if (turn % 2 == 1) state.t_();
+    }
+    {
+      autograd::SavedTensorHooks hooks(
+          [](const Tensor& t) { return std::make_shared<Tensor>(t); },
+          [](const std::shared_ptr<void>& p) { return *std::static_pointer_cast<Tensor>(p); });
+      s.unsqueeze_(0);
+    }
+    Tensor y = h * 0.5;
+    return std::tuple(y, s + 1, state * 3, y.size(0).guard_int());
+  });
+  for (; turn < 8; ++turn) {
+    auto [y, s, t, n] = f(halves({2 + turn % 2, 3}, turn));
+    run.log(y, s, t, n, state);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs
