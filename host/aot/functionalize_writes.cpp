@@ -44,17 +44,29 @@ bool resizes(const Node& node) {
   return node.op == OpId::aten_resize__default || node.op == OpId::aten_resize_as__default;
 }
 
+// Whether they differ in dimensions of one element only.
+bool has_same_order(const Tensor& before, const Tensor& after) {
+  auto places = [](const Tensor& t) {
+    std::vector<std::pair<int64_t, int64_t>> out;
+    for (int64_t d = 0; d < t.dim(); ++d)
+      if (SymInt size = t.sizes()[d]; size.is_symbolic() || size.guard_int() != 1)
+        out.emplace_back(size.word(), t.strides()[d].word());
+    return out;
+  };
+  return places(before) == places(after);
+}
+
 // Other sizes in place, of a tensor that needs a gradient. An argument gets them behind the call
 // only, where they are a write to what the backward keeps of it. While gradients are off the tape
 // leaves the history as it is, whose gradient then has these sizes; a view on the tape gives the same
 // where the order of the elements stays, and where the tape makes the history anew: that of views.
-void require_same_gradient(const Alias& self, const Node& node, const OpEntry& view) {
+void require_same_gradient(const Alias& self, const Node& node, const OpEntry& view,
+                           bool keeps_order) {
   if (view.def->vjp.kind == Vjp::Kind::none) return;  // detach_ ends the history
   require(self.input == no_value, ErrorCode::unsupported,
           "{} gives an argument that needs a gradient other sizes; call the form that gives a view",
           entry_of(node.op).name);
-  bool keeps_order = view.schema.name == "squeeze" || view.schema.name == "unsqueeze";
-  require(thread_modes.grad_enabled || keeps_order || !self.chain.empty(), ErrorCode::unsupported,
+  require(keeps_order || !self.chain.empty(), ErrorCode::unsupported,
           "{} changes the order of a tensor that needs a gradient while gradients are off; call it "
           "before the NoGradGuard",
           entry_of(node.op).name);
@@ -175,10 +187,14 @@ void Functionalizer::lower_on_copies(const Node& node, const OpEntry& op,
 void Functionalizer::lower_restride(const Node& node, const OpEntry& view,
                                     const std::vector<Value>& args, ValueId self) {
   const bool is_differentiated = options_.is_differentiated() && !node.is_backward;
-  if (is_differentiated && values_.current(self).requires_grad())
-    require_same_gradient(values_.alias(self), node, view);
-  EnableGradGuard on_tape(thread_modes.grad_enabled || is_differentiated);
+  const Tensor before = values_.current(self);
+  const bool grad_enabled = thread_modes.grad_enabled;
+  EnableGradGuard on_tape(grad_enabled || is_differentiated);
   call(view, node, args, no_value);
+  if (is_differentiated && before.requires_grad())
+    require_same_gradient(
+        values_.alias(self), node, view,
+        grad_enabled || has_same_order(before, values_.current(node.first_result)));
   values_.restride(self, node.first_result);
 }
 

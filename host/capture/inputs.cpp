@@ -423,11 +423,11 @@ std::vector<Tensor> TraceInputs::captured_changed_by(const CallArgs& call) const
 void TraceInputs::check_leaf_writes(const CallArgs& call) const {
   if (recorder_.on_tape || !thread_modes.grad_enabled || forgets_history(*call.op)) return;
   if (!call.op->mutated_args) return;  // statistics may need gradients
+  PauseRecording as_they_are;          // a tensor that the body gives a history is no leaf any more
   each_written(call, [&](const Tensor& written) {
     if (!written.requires_grad()) return;
-    if (!written.is_fake()) return autograd::check_write(written, call.op->name);
-    if (const Tensor& real = concrete_of(written); real.defined())  // a leaf that the body has made
-      autograd::check_write(real, call.op->name);
+    const Tensor& own = written.is_fake() ? concrete_of(written) : written;
+    if (own.defined()) autograd::check_write(own, call.op->name);
     for (const auto& [real, fake] : stand_ins.all)
       if (shares_storage(fake, written)) autograd::check_write(real, call.op->name);
   });

@@ -2,6 +2,8 @@
 // a tensor without dimensions, and an op whose schema says number is called in its form for tensors.
 #include "core/tensor/tensor_impl.h"
 #include "formats/pt2/pt2_import_parts.h"
+#include "ops/op_ids.h"
+#include "ops/op_table.h"
 
 #include <algorithm>
 
@@ -41,14 +43,14 @@ Pt2Argument real_part(const Pt2Argument& value) {
 
 const OpEntry* form_for_complex(const Pt2Node& node) {
   if (!has_unreal(node)) return nullptr;
-  constexpr std::pair<std::string_view, std::string_view> forms[] = {
-      {"aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor"},
-      {"aten.pow.Scalar", "aten.pow.Tensor_Tensor"},
-      {"aten.where.ScalarSelf", "aten.where.self"},
-      {"aten.where.ScalarOther", "aten.where.self"},
+  constexpr std::pair<OpId, OpId> forms[] = {
+      {OpId::aten_pow_Tensor_Scalar, OpId::aten_pow_Tensor_Tensor},
+      {OpId::aten_pow_Scalar, OpId::aten_pow_Tensor_Tensor},
+      {OpId::aten_where_ScalarSelf, OpId::aten_where_self},
+      {OpId::aten_where_ScalarOther, OpId::aten_where_self},
   };
   for (const auto& [number, tensor] : forms)
-    if (node.op == number) return find_op(tensor);
+    if (node.op == name_of(number)) return &entry_of(tensor);
   constexpr std::string_view of_number = ".Scalar";
   std::string_view name = node.op;
   if (!name.ends_with(of_number)) return find_op(name);
@@ -82,13 +84,15 @@ std::optional<Pt2Node> without_fill(const Pt2Node& node) {
                          *mask = argument(node, "mask");
   if (!self || !value || !is_unreal(value->value)) return std::nullopt;
   Pt2Node out = node;
-  if (node.op == "aten.masked_fill.Scalar" && mask) {
-    out.op = "aten.where.self";
+  if (node.op == name_of(OpId::aten_masked_fill_Scalar) && mask) {
+    out.op = name_of(OpId::aten_where_self);
     out.inputs = {{"condition", mask->value}, {"self", value->value}, {"other", self->value}};
     return out;
   }
-  if (node.op != "aten.fill.Scalar" && node.op != "aten.fill_.Scalar") return std::nullopt;
-  out.op = node.op == "aten.fill.Scalar" ? "aten.copy.default" : "aten.copy_.default";
+  if (node.op != name_of(OpId::aten_fill_Scalar) && node.op != name_of(OpId::aten_fill__Scalar))
+    return std::nullopt;
+  out.op = node.op == name_of(OpId::aten_fill_Scalar) ? name_of(OpId::aten_copy_default)
+                                                      : name_of(OpId::aten_copy__default);
   out.inputs = {{"self", self->value}, {"src", value->value}};
   return out;
 }
@@ -96,7 +100,7 @@ std::optional<Pt2Node> without_fill(const Pt2Node& node) {
 // Filled with the real part first: what creates tensors takes no tensor for the number.
 std::vector<Pt2Node> filled_in_two_steps(const Pt2Graph& source, const Pt2Node& node) {
   const Pt2NamedArgument* number =
-      argument(node, node.op == "aten.scalar_tensor.default" ? "s" : "fill_value");
+      argument(node, node.op == name_of(OpId::aten_scalar_tensor_default) ? "s" : "fill_value");
   if (!number || !is_unreal(number->value)) return {};
   require(node.outputs.size() == 1 && node.outputs[0].kind == Pt2Kind::tensor, ErrorCode::bad_file,
           "{}: expected one tensor as its result", node.target);
@@ -108,7 +112,7 @@ std::vector<Pt2Node> filled_in_two_steps(const Pt2Graph& source, const Pt2Node& 
     if (a.name == number->name) a.value = real_part(a.value);
   std::erase_if(real.inputs, [](const Pt2NamedArgument& a) { return a.name == "dtype"; });
   real.inputs.push_back({"dtype", dtype, true});
-  sum.op = "aten.add.Tensor";
+  sum.op = name_of(OpId::aten_add_Tensor);
   sum.inputs = {{"self", node.outputs[0]}, {"other", imaginary_part(number->value)}};
   return {std::move(real), std::move(sum)};
 }
