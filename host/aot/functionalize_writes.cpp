@@ -56,17 +56,13 @@ bool has_same_order(const Tensor& before, const Tensor& after) {
   return places(before) == places(after);
 }
 
-// Other sizes in place, of a tensor that needs a gradient. An argument gets them behind the call
-// only, where they are a write to what the backward keeps of it. While gradients are off the tape
-// leaves the history as it is, whose gradient then has these sizes; a view on the tape gives the same
-// where the order of the elements stays, and where the tape makes the history anew: that of views.
-void require_same_gradient(const Alias& self, const Node& node, const OpEntry& view,
-                           bool keeps_order) {
-  if (view.def->vjp.kind == Vjp::Kind::none) return;  // detach_ ends the history
-  require(self.input == no_value, ErrorCode::unsupported,
-          "{} gives an argument that needs a gradient other sizes; call the form that gives a view",
-          entry_of(node.op).name);
-  require(keeps_order || !self.chain.empty(), ErrorCode::unsupported,
+// Other sizes in place, of a tensor that needs a gradient, while gradients are off: the tape leaves
+// the history as it is, whose gradient then has these sizes. A view on the tape gives the same where
+// the order of the elements stays, and where the tape makes the history anew: that of views. The
+// history of an argument lies outside of the graph.
+void require_same_gradient(const Alias& self, const Node& node, bool keeps_order) {
+  bool is_argument = self.input != no_value;
+  require(is_argument || keeps_order || !self.chain.empty(), ErrorCode::unsupported,
           "{} changes the order of a tensor that needs a gradient while gradients are off; call it "
           "before the NoGradGuard",
           entry_of(node.op).name);
@@ -191,10 +187,10 @@ void Functionalizer::lower_restride(const Node& node, const OpEntry& view,
   const bool grad_enabled = thread_modes.grad_enabled;
   EnableGradGuard on_tape(grad_enabled || is_differentiated);
   call(view, node, args, no_value);
-  if (is_differentiated && before.requires_grad())
-    require_same_gradient(
-        values_.alias(self), node, view,
-        grad_enabled || has_same_order(before, values_.current(node.first_result)));
+  const bool ends_history = view.def->vjp.kind == Vjp::Kind::none;  // detach_
+  if (is_differentiated && !grad_enabled && before.requires_grad() && !ends_history)
+    require_same_gradient(values_.alias(self), node,
+                          has_same_order(before, values_.current(node.first_result)));
   values_.restride(self, node.first_result);
 }
 

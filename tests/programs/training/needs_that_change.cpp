@@ -335,24 +335,5 @@ TENON_PROGRAM(AValueGetsOtherSizesWhileGradientsAreOff, 40) {
   }
 }
 
-// The backward reads the argument, which has other sizes by then.
-TENON_PROGRAM(AnArgumentGetsOtherSizesBeforeItsBackward, 24) {
-  for (bool off : {true, false}) {
-    auto f = run.compile([off](const Tensor& x) {
-      Tensor same = x;
-      if (off)
-        reshape_in_place(same, 1);
-      else
-        same.unsqueeze_(0);
-      return (x * x).sum();
-    });
-    for (int i = 0; i < 3; ++i) {
-      Tensor w = sevenths({2, 3}, i).requires_grad_(), x = w * 2.0, y = f(x);
-      y.backward();
-      run.log(y.detach(), x.detach(), w.grad());
-    }
-  }
-}
-
 }  // namespace
 }  // namespace tenon::programs
