@@ -46,34 +46,31 @@ class IdleOperandsNode final : public Node {
   std::vector<GradMeta> idle_;
 };
 
-std::vector<bool> inputs_read(const Graph& body) {
-  std::vector<bool> read(body.values().size());
-  auto note = [&](ValueId v) { read[v] = true; };
-  for (const tenon::Node& node : body.nodes())
-    for (const Value& argument : node.args) for_each_value(argument, note);
-  for (ValueId v : body.outputs())
-    if (v != no_value) read[v] = true;
-  std::vector<bool> out;
-  for (ValueId input : body.inputs()) out.push_back(read[input]);
-  return out;
+bool is_read(const Graph& body, ValueId input, const std::vector<std::vector<NodeId>>& users) {
+  return !users[input].empty() || std::ranges::find(body.outputs(), input) != body.outputs().end();
 }
 
+// Those that need a gradient and that the branch to be taken does not read.
 std::vector<Tensor> idle_operands(const CallArgs& call) {
   ControlCall parts = control_call(*call.op, call.args, call.n_args);
+  const std::vector<Tensor>& operands = parts.operands[0];
+  auto needs_grad = [](const Tensor& t) { return t.requires_grad(); };
+  if (std::ranges::none_of(operands, needs_grad)) return {};
   const Value& predicate = call.args[0];
   bool holds =
       predicate.tag == Tag::tensor
           ? tenon::detail::item_bool(*predicate.as<Tensor>(), std::source_location::current())
           : predicate.number().to_bool();
-  std::vector<bool> read = inputs_read(*parts.bodies[holds ? 0 : 1]);
+  const Graph& body = *parts.bodies[holds ? 0 : 1];
+  std::vector<std::vector<NodeId>> users = body.users();
   std::vector<Tensor> idle;
-  for (size_t i = 0; i < std::min(read.size(), parts.operands[0].size()); ++i)
-    if (!read[i] && parts.operands[0][i].requires_grad()) idle.push_back(parts.operands[0][i]);
+  for (size_t i = 0; i < std::min(body.inputs().size(), operands.size()); ++i)
+    if (needs_grad(operands[i]) && !is_read(body, body.inputs()[i], users))
+      idle.push_back(operands[i]);
   return idle;
 }
 
-void give_idle_operands_zeros(const CallArgs& call) {
-  std::vector<Tensor> idle = idle_operands(call);
+void give_zeros(const CallArgs& call, const std::vector<Tensor>& idle) {
   if (idle.empty()) return;
   auto node = std::make_shared<IdleOperandsNode>();
   std::vector<Tensor> results;
@@ -103,9 +100,10 @@ void give_results_needs(const CallArgs& call) {
 }  // namespace
 
 void run_cond(const CallArgs& call) {
+  std::vector<Tensor> idle = idle_operands(call);
   call.op->def->decomp.call(call);
   give_results_needs(call);
-  give_idle_operands_zeros(call);
+  give_zeros(call, idle);
 }
 
 }  // namespace tenon::autograd

@@ -1,4 +1,5 @@
-// Closures by their bytes, modules by the calls of the body, static memory by the program headers of the loaded objects.
+// Closures by their bytes, modules by the calls of the body, static memory by the program headers of
+// the loaded objects.
 #include "capture/locate.h"
 
 #include <link.h>

@@ -56,17 +56,11 @@ bool is_kept_recurrent(const OpEntry& op) {
 
 namespace {
 
-// Sizes, strides and dtype. Where it lies in memory is asked for when a segment runs.
-uint64_t layout_of(const Tensor& real) {
-  const detail::TensorHead* head = real.head();
-  auto words = [](const int64_t* first, int32_t n) {
-    return std::hash<std::string_view>()(
-        {reinterpret_cast<const char*>(first), sizeof(int64_t) * static_cast<size_t>(n)});
-  };
-  auto n = static_cast<int32_t>(real.dim());
-  constexpr uint64_t odd = 0x9E3779B97F4A7C15u;
-  return (words(head->sizes, n) * odd + words(head->strides, n)) * odd +
-         static_cast<uint64_t>(real.dtype());
+// Its layout and dtype. Where it lies in memory is asked for when a segment runs.
+TensorGuard layout_of(const Tensor& real) {
+  TensorGuard layout = guard_of(real);
+  layout.any_requires_grad = true;
+  return layout;
 }
 
 }  // namespace
@@ -105,11 +99,11 @@ bool OutsideOfBody::is_shown(const Tensor& real) const {
 UncompiledChanges OutsideOfBody::end_shows() {
   UncompiledChanges changes;
   for (const Named& n : named_)
-    if (layout_of(n.real) != n.layout ||
+    if (!matches(n.layout, n.real) ||
         (n.real.requires_grad() != n.needed_grad && !is_shown(n.real)))
       changes.named.push_back(n.real);
   for (const Shown& s : shown_) {
-    bool is_moved = layout_of(s.real) != s.layout;  // by another handle than the body's
+    bool is_moved = !matches(s.layout, s.real);  // by another handle than the body's
     if (is_moved) become(s.fake, s.real);
     // What lies otherwise than recorded is no tensor of the recording any more.
     if (end_show(s.fake, s.real, s.before) || is_moved) {
@@ -170,7 +164,7 @@ class WrittenOutside {
   }
   void note_reshaped(Trace& trace) const {
     for (const Written& w : written_) {
-      if (layout_of(w.real) == w.layout) continue;
+      if (matches(w.layout, w.real)) continue;
       if (w.given.is_fake()) escape(w.given, w.real, trace.inputs().is_made_here(w.given));
       forget_named(trace, {&w.real, 1});
     }
@@ -179,7 +173,7 @@ class WrittenOutside {
  private:
   struct Written {
     Tensor given, real;
-    uint64_t layout;
+    TensorGuard layout;
   };
   std::vector<Written> written_;
 };

@@ -3,6 +3,7 @@
 
 #include "core/dispatch.h"
 #include "graph/record.h"
+#include "guards/guard_set.h"
 
 #include <cstdint>
 #include <optional>
@@ -48,14 +49,14 @@ class OutsideOfBody {
  private:
   struct Shown {
     Tensor fake, real, before;
-    uint64_t layout;  // of `real`
+    TensorGuard layout;  // of `real`
     bool needed_grad;
     uint32_t object;  // of the path that is followed
   };
   // A real tensor that the body has named, and what segments take for granted of it.
   struct Named {
     Tensor real;
-    uint64_t layout;
+    TensorGuard layout;
     bool needed_grad;
   };
   void name(const Tensor& real);

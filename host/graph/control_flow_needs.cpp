@@ -1,8 +1,8 @@
 // Which results of control flow need gradients, as the tape would have it.
 #include "core/tensor/each_tensor.h"
 #include "graph/control_flow.h"
-#include "graph/gradient_needs.h"
 #include "graph/passes/aliasing.h"
+#include "ops/forms/history.h"
 
 #include <algorithm>
 

@@ -6,6 +6,7 @@
 #include "capture/follow/memory_of_run.h"
 #include "capture/follow/record_steps.h"
 #include "capture/lazy_numbers.h"
+#include "capture/outside.h"
 #include "capture/tape/hooks.h"
 #include "capture/tape/run_again.h"
 #include "core/arguments.h"

@@ -25,7 +25,6 @@
 #pragma once
 
 #include "capture/follow/walk.h"
-#include "capture/outside.h"
 
 #include <memory>
 #include <optional>
@@ -34,6 +33,8 @@
 #include <vector>
 
 namespace tenon {
+
+struct UncompiledChanges;
 
 class Follower {
  public:

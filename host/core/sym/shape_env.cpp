@@ -236,13 +236,14 @@ bool ShapeEnv::evaluate(const Expr* condition) {
   return simple->is_constant() ? simple->is_true() : value_of(simple).word != 0;
 }
 
-/// The value of a simplified expression that facts leave open, with the guard that pins it down.
-SymValue ShapeEnv::value_of(const Expr* expr) {
+/// The value of a simplified expression that facts leave open, with the guard that pins it down. A
+/// number that is computed from number arguments alone may be told without one.
+SymValue ShapeEnv::value_of(const Expr* expr, bool may_be_told) {
   auto value = hint(expr);
   auto is_argument = [this](const Expr* symbol) {
     return info(symbol).source.kind == SymbolSource::Kind::input_value;
   };
-  if (value && tells_arguments_ && expr->kind != ExprKind::boolean &&
+  if (value && may_be_told && tells_arguments_ &&
       std::ranges::all_of(free_symbols(expr), is_argument) && tells_arguments_())
     return *value;
   if (!value && has_unbacked(expr)) {
@@ -274,28 +275,33 @@ void ShapeEnv::record_guard(const Expr* condition) {
   if (watch_.most_guards >= 0) give_up_symbols(condition);
 }
 
+static void note_asked(const Expr* expr, int64_t value) {
+  if (SizeQuestions::listens()) SizeQuestions::note(SymOp::eq, expr, intern_integer(value));
+}
+
 void ShapeEnv::give_up_symbols(const Expr* condition) {
-  for (const Expr* symbol : free_symbols(condition))
-    if (symbol->kind == ExprKind::integer && hint(symbol) &&
-        ++n_guards_[symbol] > watch_.most_guards) {
-      auto tells = std::exchange(tells_arguments_, {});  // this one is a guard
-      specialize(symbol);
-      tells_arguments_ = std::move(tells);
-    }
+  for (const Expr* symbol : free_symbols(condition)) {
+    bool gives_up = symbol->kind == ExprKind::integer && hint(symbol) &&
+                    ++n_guards_[symbol] > watch_.most_guards;
+    const Expr* simple = gives_up ? simplify(symbol) : nullptr;
+    if (simple)
+      note_asked(symbol, simple->is_constant() ? simple->integer() : value_of(simple).integer());
+  }
 }
 
 int64_t ShapeEnv::specialize(const Expr* expr) {
   ensure(expr->kind == ExprKind::integer, "an integer was expected");
   const Expr* simple = simplify(expr);
-  int64_t value = simple->is_constant() ? simple->integer() : value_of(simple).integer();
-  if (SizeQuestions::listens()) SizeQuestions::note(SymOp::eq, expr, intern_integer(value));
+  int64_t value =
+      simple->is_constant() ? simple->integer() : value_of(simple, /*may_be_told=*/true).integer();
+  note_asked(expr, value);
   return value;
 }
 
 double ShapeEnv::specialize_float(const Expr* expr) {
   ensure(expr->kind == ExprKind::real, "a real number was expected");
   const Expr* simple = simplify(expr);
-  return simple->is_constant() ? simple->real() : value_of(simple).real();
+  return simple->is_constant() ? simple->real() : value_of(simple, /*may_be_told=*/true).real();
 }
 
 bool ShapeEnv::guard_or(const Expr* condition, bool fallback) {

@@ -200,7 +200,7 @@ class ShapeEnv {
   const Expr* add_symbol(SymbolInfo info, Range range);
   const Expr* add_unbacked(ExprKind kind, Range range, SymbolSource source,
                            std::string source_text);
-  SymValue value_of(const Expr* expr);
+  SymValue value_of(const Expr* expr, bool may_be_told = false);
   void record_guard(const Expr* condition);
   void add_assert(const Expr* condition, std::string message);
   void give_up_symbols(const Expr* condition);

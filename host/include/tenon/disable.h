@@ -54,84 +54,6 @@ class TENON_API UncompiledScope {
 };
 TENON_API std::string what_of(const DisableOptions& options);
 
-/// The leaves of an object, and what they are like: functions alone cannot be compared.
-struct PrintedLeaves : LeafPlaces {
-  std::vector<uint64_t> shapes;
-  std::vector<std::optional<uint64_t>> prints;  ///< by place; none: it cannot be compared
-
-  template <class T>
-  void whole(T& v) {
-    LeafPlaces::whole(v);
-    prints.push_back(print_of(std::as_const(v)));
-  }
-  template <class T>
-  void tensor(T& t) {
-    whole(t);
-  }
-  template <class T>
-  void scalar(T& s) {
-    whole(s);
-  }
-  template <class T>
-  void sym(T& v) {
-    whole(v);
-  }
-  template <class T>
-  void number(T& v) {
-    whole(v);
-  }
-  template <class T>
-  void text(T& v) {
-    whole(v);
-  }
-  void shape(uint64_t n) { shapes.push_back(n); }
-  template <class P>
-  void pointer(const P& p) {
-    if constexpr (is_smart_pointer<P>) shapes.push_back(reinterpret_cast<uint64_t>(p.get()));
-  }
-  bool holds_at(size_t i, const PrintedLeaves& before) const {
-    return prints[i] && prints[i] == before.prints[i];
-  }
-  bool looks_like(const PrintedLeaves& before) const {
-    return shapes == before.shapes && prints.size() == before.prints.size();
-  }
-  bool is_like(const PrintedLeaves& before) const {
-    bool same = looks_like(before);
-    for (size_t i = 0; same && i < prints.size(); ++i) same = holds_at(i, before);
-    return same;
-  }
-  /// Whether what has changed, of what looks like it did, is known and can be assigned.
-  bool can_assign_changes(const PrintedLeaves& before) const {
-    for (size_t i = 0; i < prints.size(); ++i)
-      if (!prints[i] || !(holds_at(i, before) || places[i].assign)) return false;
-    return true;
-  }
-  void assign_changes(const PrintedLeaves& before, PrintedLeaves& to) const {
-    for (size_t i = 0; i < prints.size(); ++i)
-      if (!holds_at(i, before)) places[i].assign(to.places[i].leaf, places[i].leaf);
-  }
-  /// The other way round.
-  void take_the_rest(const PrintedLeaves& before, const PrintedLeaves& from) {
-    for (size_t i = 0; i < prints.size(); ++i)
-      if (holds_at(i, before) && places[i].assign)
-        places[i].assign(places[i].leaf, from.places[i].leaf);
-  }
-
- private:
-  template <class T>
-  static std::optional<uint64_t> print_of(const T& v) {
-    constexpr bool shows_itself =
-        !Opaque<T> || std::is_pointer_v<T> || is_instance<T, std::reference_wrapper>;
-    if constexpr (!shows_itself) return std::nullopt;
-    ObjectPrint print;
-    visit_tree(v, print);
-    uint64_t all = 0;
-    for (uint64_t n : print.leaves) all = (all ^ n) * 0x9E3779B97F4A7C15u + 1;
-    for (uint64_t n : print.shapes) all = (all ^ n) * 0x9E3779B97F4A7C15u + 1;
-    return all;
-  }
-};
-
 /// An argument for a function that is not recorded: the caller's own, or a copy with real tensors
 /// where it holds tensors.
 template <class T>
@@ -317,8 +239,9 @@ decltype(auto) call_disabled(const F& fn, const DisableOptions& options, std::so
 
 /// A callable that is never recorded: inside a compiled one it runs on real tensors, with the
 /// arguments as they are; those that hold tensors are copies with real ones, and what it assigns to
-/// them goes back to the caller's, which keep what it assigns to them through a capture. References to them that it returns, by themselves or in a tuple or
-/// pair, are to the caller's. Reports name the place of the call of disable().
+/// them goes back to the caller's, which keep what it assigns to them through a capture. References
+/// to them that it returns, by themselves or in a tuple or pair, are to the caller's. Reports name the
+/// place of the call of disable().
 template <class F>
 auto disable(F fn, DisableOptions options = {},
              std::source_location where = std::source_location::current()) {

@@ -1,14 +1,29 @@
-// The op that changes what a tensor is to the tape, and none of its elements.
+// What ops do to the history of tensors, by their rows.
 #pragma once
 
+#include "ops/op.h"
 #include "ops/op_ids.h"
 #include "ops/op_table.h"
 
+#include <span>
+
 namespace tenon {
 
-/// Whether the op makes its argument a leaf that needs no gradient: detach_. It counts as no write.
+/// Whether the op makes its argument a leaf that needs no gradient: detach_, which changes none of its
+/// elements. It counts as no write.
 inline bool forgets_history(const OpEntry& op) { return op.id == OpId::aten_detach__default; }
 /// What it does to its argument, and to what that stands for.
 void forget_history(const Tensor& self);
+
+/// Whether what an op gives needs a gradient; `needs` says it of an argument. One that the op only
+/// compares with another does not count.
+template <class F>
+bool results_need_gradient(const OpEntry& op, std::span<const Value> args, const F& needs) {
+  if (op.def->vjp.kind == Vjp::Kind::none) return false;
+  int compared = op.def->tags & OpTags::compares_target ? op.schema.find_arg("target") : -1;
+  for (size_t i = 0; i < args.size(); ++i)
+    if (static_cast<int>(i) != compared && needs(args[i])) return true;
+  return false;
+}
 
 }  // namespace tenon

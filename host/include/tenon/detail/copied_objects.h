@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -65,9 +66,39 @@ template <class T>
 inline constexpr bool is_handle = is_function<T> || is_instance<T, std::reference_wrapper> ||
                                   is_instance<T, std::weak_ptr> || is_smart_pointer<T>;
 
-/// Where the leaves of an object are, and how they are assigned.
-struct LeafPlaces {
+/// Looks at the leaves of an object one by one, of whatever kind: V::whole(leaf).
+template <class V>
+struct EachLeaf {
   static constexpr bool stays_in_object = true;
+  template <class T>
+  void tensor(T& t) {
+    self().whole(t);
+  }
+  template <class T>
+  void scalar(T& s) {
+    self().whole(s);
+  }
+  template <class T>
+  void sym(T& v) {
+    self().whole(v);
+  }
+  template <class T>
+  void number(T& v) {
+    self().whole(v);
+  }
+  template <class T>
+  void text(T& v) {
+    self().whole(v);
+  }
+  void opaque(const void*) {}
+  void shape(uint64_t) {}
+
+ private:
+  V& self() { return static_cast<V&>(*this); }
+};
+
+/// Where the leaves of an object are, and how they are assigned.
+struct LeafPlaces : EachLeaf<LeafPlaces> {
   struct Place {
     void* leaf;
     void (*assign)(void* to, const void* from);  ///< null: it is constant
@@ -84,28 +115,65 @@ struct LeafPlaces {
                           *static_cast<T*>(to) = *static_cast<const T*>(from);
                         }});
   }
+};
+
+/// The leaves of an object, and what each is like: functions alone cannot be compared.
+struct PrintedLeaves : EachLeaf<PrintedLeaves> {
+  LeafPlaces at;
+  std::vector<uint64_t> shapes;
+  std::vector<std::optional<uint64_t>> prints;  ///< by place; none: it cannot be compared
+
   template <class T>
-  void tensor(T& t) {
-    whole(t);
+  void whole(T& v) {
+    at.whole(v);
+    prints.push_back(print_of(std::as_const(v)));
   }
+  void shape(uint64_t n) { shapes.push_back(n); }
+  template <class P>
+  void pointer(const P& p) {
+    if constexpr (is_smart_pointer<P>) shapes.push_back(reinterpret_cast<uint64_t>(p.get()));
+  }
+  bool holds_at(size_t i, const PrintedLeaves& before) const {
+    return prints[i] && prints[i] == before.prints[i];
+  }
+  bool looks_like(const PrintedLeaves& before) const {
+    return shapes == before.shapes && prints.size() == before.prints.size();
+  }
+  bool is_like(const PrintedLeaves& before) const {
+    bool same = looks_like(before);
+    for (size_t i = 0; same && i < prints.size(); ++i) same = holds_at(i, before);
+    return same;
+  }
+  /// Whether what has changed, of what looks like it did, is known and can be assigned.
+  bool can_assign_changes(const PrintedLeaves& before) const {
+    for (size_t i = 0; i < prints.size(); ++i)
+      if (!prints[i] || !(holds_at(i, before) || at.places[i].assign)) return false;
+    return true;
+  }
+  void assign_changes(const PrintedLeaves& before, PrintedLeaves& to) const {
+    for (size_t i = 0; i < prints.size(); ++i)
+      if (!holds_at(i, before)) at.places[i].assign(to.at.places[i].leaf, at.places[i].leaf);
+  }
+  /// The other way round.
+  void take_the_rest(const PrintedLeaves& before, const PrintedLeaves& from) {
+    for (size_t i = 0; i < prints.size(); ++i)
+      if (holds_at(i, before) && at.places[i].assign)
+        at.places[i].assign(at.places[i].leaf, from.at.places[i].leaf);
+  }
+
+ private:
   template <class T>
-  void scalar(T& s) {
-    whole(s);
+  static std::optional<uint64_t> print_of(const T& v) {
+    constexpr bool shows_itself =
+        !Opaque<T> || std::is_pointer_v<T> || is_instance<T, std::reference_wrapper>;
+    if constexpr (!shows_itself) return std::nullopt;
+    ObjectPrint print;
+    visit_tree(v, print);
+    uint64_t all = 0;
+    for (uint64_t n : print.leaves) all = (all ^ n) * 0x9E3779B97F4A7C15u + 1;
+    for (uint64_t n : print.shapes) all = (all ^ n) * 0x9E3779B97F4A7C15u + 1;
+    return all;
   }
-  template <class T>
-  void sym(T& v) {
-    whole(v);
-  }
-  template <class T>
-  void number(T& v) {
-    whole(v);
-  }
-  template <class T>
-  void text(T& v) {
-    whole(v);
-  }
-  void opaque(const void*) {}
-  void shape(uint64_t) {}
 };
 
 /// What is done with the leaves of an object of some type.
