@@ -2,6 +2,7 @@
 #include "graph/verify.h"
 
 #include <map>
+#include <optional>
 #include <set>
 
 #include "core/sym/shape_env.h"
@@ -364,7 +365,11 @@ void Verifier::check_outputs() {
 
 }  // namespace
 
-std::vector<std::string> problems_of(const Graph& graph) { return Verifier(graph, {}).run(); }
+std::vector<std::string> problems_of(const Graph& graph) {
+  std::optional<ShapeEnvScope> scope;  // a body that is recorded has an environment of its own
+  if (graph.shape_env) scope.emplace(*graph.shape_env);
+  return Verifier(graph, {}).run();
+}
 
 void verify(const Graph& graph) {
   std::vector<std::string> problems = problems_of(graph);

@@ -102,6 +102,14 @@ void check_compiler(const std::string& backend, const std::string& file) {
                                file, backend));
 }
 
+// With the sizes of the export the program is fine.
+[[noreturn]] void fail_for_sizes(const UserError& error, const formats::Pt2SymbolValues& sizes) {
+  std::string text;
+  for (const auto& [symbol, size] : sizes)
+    text += message("{}{} = {}", text.empty() ? "" : ", ", symbol_text(symbol), size);
+  fail(ErrorCode::invalid_argument, "{}; the model was called with {}", error.what(), text);
+}
+
 formats::ImportOptions import_options(const RunnerOptions& options) {
   return {.hints = {},
           .random_weights = options.random_weights,
@@ -230,7 +238,12 @@ std::shared_ptr<const ModelRunner::Version> ModelRunner::make_version(
   // The first version keeps the archive's example sizes, if they make no difference.
   if (!versions_.empty() || !is_for(*model_.graph, call.symbols)) version->hints = call.values;
   version->needs = needs;
-  version->graph = graph_for(version->hints, needs);
+  try {
+    version->graph = graph_for(version->hints, needs);
+  } catch (const UserError& error) {
+    if (version->hints.empty() || error.code() != ErrorCode::bad_file) throw;
+    fail_for_sizes(error, version->hints);
+  }
   config::OptionScope overrides(flag_override(number_));
   CompileGraphOptions options;
   options.backend = backend_override(number_).value_or(options_.backend);

@@ -41,6 +41,8 @@ class GraphWalk {
   void write_back() const;
   Number here(Number n) const;
   Value argument(ValueId id) const;
+  bool is_known(Number n) const;
+  bool gives_known_numbers(const Node& node) const;
   void call(const Node& node);
 
   const Graph& graph_;
@@ -112,7 +114,30 @@ Value GraphWalk::argument(ValueId id) const {
                                    : Value::of(numbers_[id]);
 }
 
+bool GraphWalk::is_known(Number n) const {
+  return !n.is_symbolic() ||
+         std::ranges::all_of(free_symbols(expression_of(n)),
+                             [this](const Expr* symbol) { return symbols_.contains(symbol); });
+}
+
+// Sizes, and what is computed from them. They are no operations of a recording, so that a run which
+// follows it would not meet them.
+bool GraphWalk::gives_known_numbers(const Node& node) const {
+  if (node.n_results == 0 || (entry_of(node.op).tags & TN_TAG_DATA_DEPENDENT)) return false;
+  for (uint32_t r = 0; r < node.n_results; ++r) {
+    const GraphValue& value = graph_.value(node.first_result + r);
+    bool is_number = value.kind != ValueKind::tensor && value.kind != ValueKind::none;
+    if (!is_number || !is_known(value.scalar)) return false;
+  }
+  return true;
+}
+
 void GraphWalk::call(const Node& node) {
+  if (gives_known_numbers(node)) {
+    for (uint32_t r = 0; r < node.n_results; ++r)
+      numbers_[node.first_result + r] = here(graph_.value(node.first_result + r).scalar);
+    return;
+  }
   std::optional<EnableGradGuard> mode;
   if (auto fact = node.facts.find("grad"); fact != node.facts.end())
     mode.emplace(fact->second == "on");

@@ -46,6 +46,10 @@ const NamedValue& named(const Pt2Scope& scope, const std::string& name) {
   return found->second;
 }
 
+Value symbol_value(const NamedValue& symbol) {
+  return symbol.id == no_value ? Value::of(symbol.number) : Value::ref(symbol.id);
+}
+
 bool takes_number(BaseType base, const Pt2Argument& value) {
   switch (base) {
     case BaseType::scalar:
@@ -88,6 +92,21 @@ size_t index_of(const OpEntry& op, const Pt2Node& node, size_t position) {
   return static_cast<size_t>(index);
 }
 
+// A number never widens a tensor of its category, a 0-dim tensor widens one without dimensions. So
+// the tensor that stands for the number is as exact as the number where that makes no difference,
+// and else has the dtype of the result.
+Dtype dtype_of(ValueKind number, const Promotion& operands) {
+  Dtype exact = number == ValueKind::sym_float ? Dtype::f64
+                : number == ValueKind::sym_int ? Dtype::i64
+                                               : Dtype::bool_;
+  Promotion as_number = operands, as_tensor = operands;
+  as_number.add(number == ValueKind::sym_float ? Number(0.0)
+                : number == ValueKind::sym_int ? Number(0)
+                                               : Number(false));
+  as_tensor.add(make_fake(contiguous_meta({}, exact)));
+  return as_tensor.result() == as_number.result() ? exact : as_number.result();
+}
+
 }  // namespace
 
 std::vector<Value> Pt2Arguments::bind(const OpEntry& op, const Pt2Node& node, const Pt2Scope& scope,
@@ -97,6 +116,7 @@ std::vector<Value> Pt2Arguments::bind(const OpEntry& op, const Pt2Node& node, co
                      return a.value.kind == Pt2Kind::tensor &&
                             is_complex(graph_.value(named(scope, a.value.text).id).meta.dtype);
                    });
+  node_ = &node;
   refs_.clear();
   ints_.clear();
   floats_.clear();
@@ -118,6 +138,16 @@ std::vector<Value> Pt2Arguments::bind(const OpEntry& op, const Pt2Node& node, co
     args[i] = default_of(op, i);
   }
   return args;
+}
+
+Promotion Pt2Arguments::operands(const Pt2Scope& scope) const {
+  Promotion dtypes;
+  for (const Pt2NamedArgument& given : node_->inputs) {
+    if (given.value.kind != Pt2Kind::tensor) continue;
+    const GraphValue& value = graph_.value(named(scope, given.value.text).id);
+    if (value.kind == ValueKind::tensor) dtypes.add(make_fake(value.meta));
+  }
+  return dtypes;
 }
 
 Value Pt2Arguments::convert(const SchemaArg& arg, const Pt2Argument& value, const Pt2Scope& scope) {
@@ -160,18 +190,17 @@ Value Pt2Arguments::tensor(const SchemaArg& arg, const Pt2Argument& value, const
   }
   if (stays_complex)
     return Value::ref(graph_.add_constant(complex_number_tensor(value, complex_), ""));
-  if (value.kind == Pt2Kind::symbol) {
-    const NamedValue& symbol = named(scope, value.text);
-    Value args[] = {Value::ref(symbol.id), {}, {}, {}, {}};
-    bool real = symbol.kind == ValueKind::sym_float;
-    GraphValue made;
-    made.meta = contiguous_meta({}, real ? Dtype::f32 : Dtype::i64);
-    args[1] = Value::of(made.meta.dtype);
-    NodeId node = graph_.add_node(OpId::aten_scalar_tensor_default, args, {made});
-    return Value::ref(graph_.node(node).first_result);
-  }
+  if (value.kind == Pt2Kind::symbol) return tensor_of(named(scope, value.text), scope);
   if (value.kind != Pt2Kind::tensor) fail_argument(arg, kind_name(value.kind));
   return Value::ref(named(scope, value.text).id);
+}
+
+Value Pt2Arguments::tensor_of(const NamedValue& symbol, const Pt2Scope& scope) {
+  GraphValue made;
+  made.meta = contiguous_meta({}, dtype_of(symbol.kind, operands(scope)));
+  Value args[] = {symbol_value(symbol), Value::of(made.meta.dtype), {}, {}, {}};
+  NodeId node = graph_.add_node(OpId::aten_scalar_tensor_default, args, {made});
+  return Value::ref(graph_.node(node).first_result);
 }
 
 Value Pt2Arguments::number(const SchemaArg& arg, const Pt2Argument& value,
@@ -179,7 +208,7 @@ Value Pt2Arguments::number(const SchemaArg& arg, const Pt2Argument& value,
   if (value.kind == Pt2Kind::symbol) {
     const NamedValue& symbol = named(scope, value.text);
     if (!takes_symbol(arg.type.base, symbol.kind)) fail_argument(arg, "a symbol of another type");
-    return symbol.id == no_value ? Value::of(symbol.number) : Value::ref(symbol.id);
+    return symbol_value(symbol);
   }
   if (value.kind == Pt2Kind::complex &&
       !(value.imaginary == 0 && arg.type.base == BaseType::scalar))

@@ -71,6 +71,14 @@ Pt2Node read_node(const JsonView& view, Pt2Expressions& expressions) {
   return node;
 }
 
+// torch.tensor([x.shape[0], x.shape[1]]) asks for the common dtype of the elements. The trace keeps
+// the call and not its answer, which stands as a plain dtype where it is used.
+bool is_idle_question(const Pt2Node& node) {
+  return node.op == "aten.promote_types.default" &&
+         std::ranges::all_of(
+             node.outputs, [](const Pt2Argument& output) { return output.kind == Pt2Kind::none; });
+}
+
 // Values of one type, by name; a name that another type has already is an error.
 void read_symbols(const JsonView& view, std::string_view field, Pt2Expressions& expressions,
                   Pt2Graph& graph) {
@@ -99,7 +107,10 @@ Pt2Graph read_graph(const JsonView& view, Pt2Expressions& expressions) {
     graph.outputs.push_back(read_argument(output, expressions));
   const std::vector<JsonView> nodes = view.field("nodes").items();
   graph.nodes.reserve(nodes.size());
-  for (const JsonView& node : nodes) graph.nodes.push_back(read_node(node, expressions));
+  for (const JsonView& view_of_node : nodes) {
+    Pt2Node node = read_node(view_of_node, expressions);
+    if (!is_idle_question(node)) graph.nodes.push_back(std::move(node));
+  }
   for (const auto& [name, meta] : view.field("tensor_values").members()) {
     check(name.find('\0') == name.npos, "{}: the name has a NUL inside", meta);
     graph.tensors.emplace(name, read_tensor_meta(meta, expressions));

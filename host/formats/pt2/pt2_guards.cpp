@@ -124,20 +124,39 @@ std::optional<SymInt> number_at(const Pt2Place& place, std::span<const Tensor> l
   return std::nullopt;
 }
 
-// Nothing where it cannot be told.
+// Nothing where it cannot be told. Python stops at the first part that decides.
+std::optional<bool> truth(const Expr* expr, const SymbolValues& values) {
+  if (expr->op != SymOp::and_ && expr->op != SymOp::or_) {
+    std::optional<SymValue> value = evaluate(expr, values);
+    return value ? std::optional(value->word != 0) : std::nullopt;
+  }
+  const bool decides = expr->op == SymOp::or_;
+  bool is_open = false;
+  for (uint32_t i = 0; i < expr->n_operands; ++i) {
+    std::optional<bool> part = truth(expr->operand(i), values);
+    if (part == decides) return decides;
+    is_open = is_open || !part;
+  }
+  return is_open ? std::nullopt : std::optional(!decides);
+}
+
+// Nothing where a number is not to be had. What has no value with the numbers that there are, as a
+// remainder of a division by 0, does not hold: PyTorch's guard raises an error there.
 std::optional<bool> holds(const Pt2Guard& guard, std::span<const Tensor> leaves) {
-  bool is_symbolic = false;
+  bool is_symbolic = false, has_all = true;
   auto number = [&](const Expr* symbol) -> std::optional<SymInt> {
     auto place = std::ranges::find(guard.places, symbol, &Pt2Place::symbol);
     return place == guard.places.end() ? std::nullopt : number_at(*place, leaves);
   };
-  auto value = evaluate(guard.expr, [&](const Expr* symbol) -> std::optional<SymValue> {
+  if (guard.expr->kind != ExprKind::boolean) return std::nullopt;
+  std::optional<bool> value = truth(guard.expr, [&](const Expr* symbol) -> std::optional<SymValue> {
     auto n = number(symbol);
+    has_all = has_all && n;
     is_symbolic = is_symbolic || (n && n->is_symbolic());
     return n && !n->is_symbolic() ? std::optional(SymValue::of_int(n->word())) : std::nullopt;
   });
-  if (guard.expr->kind != ExprKind::boolean) return std::nullopt;
-  if (value || !is_symbolic) return value ? std::optional(value->word != 0) : std::nullopt;
+  if (value) return value;
+  if (!is_symbolic) return has_all ? std::optional(false) : std::nullopt;
   const Expr* condition = express_with(guard.expr, number);
   return condition ? std::optional(expect_true(as_sym_bool(condition))) : std::nullopt;
 }

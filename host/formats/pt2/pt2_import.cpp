@@ -48,6 +48,7 @@ class Importer {
   void declare_symbols();
   void add_input(uint32_t index);
   void add_weight(const Pt2Input& input, const Pt2Weight& weight);
+  void add_other_names();
   void add_leaf(uint32_t index);
   void bind_symbols();
   void add_outputs();
@@ -117,6 +118,16 @@ void Importer::add_weight(const Pt2Input& input, const Pt2Weight& weight) {
   graph_input_.push_back(static_cast<uint32_t>(model_.inputs.size()));
   model_.inputs.push_back({kind, input.name, {input.target}, {}, 0});
   weights_.push_back(&weight);
+}
+
+// Exports may give tied weights one input; the state_dict in the archive has all of their names.
+void Importer::add_other_names() {
+  for (const Pt2Weight& weight : program_.weights) {
+    auto shown = input_that_shows_.find(&weight);
+    if (shown == input_that_shows_.end()) continue;
+    std::vector<std::string>& names = model_.inputs[shown->second].names;
+    if (std::ranges::find(names, weight.name) == names.end()) names.push_back(weight.name);
+  }
 }
 
 void Importer::add_leaf(uint32_t index) {
@@ -261,6 +272,7 @@ void Importer::attach_weights() {
 void Importer::build_graph() {
   declare_symbols();
   for (uint32_t i = 0; i < program_.inputs.size(); ++i) add_input(i);
+  add_other_names();
   bind_symbols();
   nodes_.add_all(program_.graph, scope_);
   add_outputs();

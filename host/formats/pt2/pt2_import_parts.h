@@ -4,6 +4,7 @@
 #include "formats/pt2/pt2_import.h"
 #include "graph/control_flow.h"
 #include "ops/op_table.h"
+#include "ops/promotion.h"
 
 #include <deque>
 #include <map>
@@ -33,6 +34,8 @@ class Pt2Arguments {
  private:
   Value convert(const SchemaArg& arg, const Pt2Argument& value, const Pt2Scope& scope);
   Value tensor(const SchemaArg& arg, const Pt2Argument& value, const Pt2Scope& scope);
+  Value tensor_of(const NamedValue& symbol, const Pt2Scope& scope);
+  Promotion operands(const Pt2Scope& scope) const;
   Value number(const SchemaArg& arg, const Pt2Argument& value, const Pt2Scope& scope) const;
   Value list(const SchemaArg& arg, const Pt2Argument& value, const Pt2Scope& scope);
   Value refs(const SchemaArg& arg, const Pt2Argument& value, const Pt2Scope& scope);
@@ -40,8 +43,9 @@ class Pt2Arguments {
 
   Graph& graph_;
   Device device_;
-  Dtype complex_ = Dtype::c64;  ///< of complex constants
-  bool makes_complex_ = false;  ///< the result is complex, and no operand is
+  const Pt2Node* node_ = nullptr;  ///< whose arguments they are
+  Dtype complex_ = Dtype::c64;     ///< of complex constants
+  bool makes_complex_ = false;     ///< the result is complex, and no operand is
   std::deque<std::vector<ValueId>> refs_;
   std::deque<std::vector<SymInt>> ints_;
   std::deque<std::vector<double>> floats_;

@@ -214,6 +214,17 @@ static constexpr OpDef pointwise_activation_rows[] = {
            copy_(noise, where(self.le(0), slope, 1));
            return self * noise;
          }},
+    {.schema = "rrelu_with_noise_functional(Tensor self, Tensor noise, Scalar lower=0.125, Scalar "
+               "upper=0.33333333333333331, bool training=False, Generator? generator=None) -> "
+               "(Tensor, Tensor noise_out)",
+     .tags = OpTags::random,
+     .decomp =
+         [](const Tensor& self, const Tensor& noise, Number lower, Number upper, bool training,
+            Value) {
+           Tensor drawn = clone(noise);
+           Tensor y = rrelu_with_noise(self, drawn, lower, upper, training);
+           return std::tuple(y, drawn);
+         }},
     {.schema = "rrelu_with_noise_backward(Tensor grad_output, Tensor self, Tensor noise, Scalar "
                "lower, Scalar upper, bool training, bool self_is_result) -> Tensor",
      .decomp =

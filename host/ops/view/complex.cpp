@@ -123,6 +123,10 @@ static constexpr OpDef view_complex_rows[] = {
          [](const Tensor& self) {
            return is_complex(self.dtype()) ? conj_physical(self) : alias(self);
          }},
+    // Nor negated ones: what ATen says of the imaginary part of such a view.
+    {.schema = "_neg_view(Tensor(a) self) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
+     .decomp = [](const Tensor& self) { return neg(self); }},
     {.schema = "resolve_conj(Tensor(a) self) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
      .decomp = [](const Tensor& self) { return self; }},

@@ -130,4 +130,29 @@ class SmallArchive {
   }
 };
 
+/// Has the first node preceded by n = x.size(0), an integer, and q = n / 3, a real number.
+inline SmallArchive& with_numbers(SmallArchive& archive) {
+  const std::string s7 = "Symbol('s7', integer=True)";
+  auto sym = [](const std::string& name, const std::string& expr, const std::string& hint) {
+    return R"({")" + name + R"(": {"as_expr": {"expr_str": ")" + expr + R"(", "hint": )" + hint +
+           "}}}";
+  };
+  return archive
+      .change_model(R"("nodes": [)", R"("nodes": [
+ {"target": "torch.ops.aten.sym_size.int", "inputs": [
+   {"name": "self", "arg": )" + named("x") +
+                                         R"(, "kind": 1},
+   {"name": "dim", "arg": {"as_int": 0}, "kind": 1}],
+  "outputs": [{"as_sym_int": {"as_name": "n"}}], "metadata": {}},
+ {"target": "_operator.truediv", "inputs": [
+   {"name": "a", "arg": {"as_sym_int": {"as_name": "n"}}, "kind": 1},
+   {"name": "b", "arg": {"as_int": 3}, "kind": 1}],
+  "outputs": [{"as_sym_float": {"as_name": "q"}}], "metadata": {}},)")
+      .change_model(R"("sym_int_values": {})", R"("sym_int_values": )" +
+                                                   sym("n", s7, R"({"as_int": 4})") +
+                                                   R"(, "sym_float_values": )" +
+                                                   sym("q", "IntTrueDiv(" + s7 + ", Integer(3))",
+                                                       R"({"as_float": 1.3333333333333333})"));
+}
+
 }  // namespace tenon::formats::testing

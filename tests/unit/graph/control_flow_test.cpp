@@ -2,6 +2,7 @@
 // it.
 #include "graph/control_flow.h"
 
+#include "core/sym/shape_env.h"
 #include "graph/body.h"
 #include "graph/interpret.h"
 #include "graph/passes/passes.h"
@@ -117,6 +118,20 @@ TEST(ControlFlowGraph, BodiesUseSymbolsOfTheGraphAround) {
   EXPECT_EQ(problem_of(text), "");
   Tensor y = run(text, {zeros({2}), tensor({1.f, 2.f, 3.f, 4.f, 5.f, 6.f}).reshape({2, 3})})[0];
   EXPECT_EQ(values(y), (Floats{2, 4, 6, 2, 4, 6, 8, 10, 12, 8, 10, 12}));
+}
+
+// A model that is called by a body which is recorded.
+TEST(ControlFlowGraph, IsVerifiedAmongTheSymbolsOfAnotherGraph) {
+  auto graph =
+      parse_graph(in_graph("  symbol s0 in [2, inf] hint 4 from size(%xs, 1)\n"
+                           "  symbol s1 in [2, inf] hint 5 from size(%xs, 2)\n"
+                           "  graph @body {\n    input %a: f32[s0, s1]\n"
+                           "    %r: f32[s0, s1] = aten.relu.default(%a)\n    output %r\n  }\n"
+                           "  input %xs: f32[2, s0, s1]\n"
+                           "  %y: f32[2, s0, s1] = higher_order.map.default(@body, [%xs], [])\n"
+                           "  output %y"));
+  ShapeEnvScope other(*ShapeEnv::make());
+  EXPECT_THAT(problems_of(*graph), IsEmpty());
 }
 
 TEST(ControlFlowGraph, ACopyHasBodiesOfItsOwn) {

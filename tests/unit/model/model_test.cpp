@@ -77,6 +77,29 @@ TEST(ModelTest, TheFirstCallMayHaveSuchASize) {
   EXPECT_EQ(m.compiles(), 1u);
 }
 
+TEST(ModelTest, SizesThatAnOpRefusesAreThoseOfTheCall) {
+  using formats::testing::named, formats::testing::tensor_meta;
+  formats::testing::SmallArchive archive;
+  archive.change_model("aten.linear.default", "aten.max.default")
+      .change_model(R"("name": "input")", R"("name": "self")")
+      .change_model(R"(,
+   {"name": "weight", "arg": )" +
+                        named("p_w") + R"(, "kind": 1})",
+                    "")
+      .change_model(R"("linear": )" + archive.dynamic_meta("2"),
+                    R"("linear": )" + tensor_meta("", ""))
+      .change_model(R"("add": )" + archive.dynamic_meta("2"), R"("add": )" + tensor_meta("2", "1"));
+  Model m = load(small_archive(archive), {.backend = "eager"});
+  EXPECT_EQ(Tensor(m(ones({3, 3}))).to_vector<float>(), (std::vector<float>{11, 21}));
+  try {
+    m(ones({0, 3}));
+    ADD_FAILURE() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("the model was called with s7 = 0"));
+  }
+}
+
 TEST(ModelTest, SizesThatTheExporterNeverTracedAreTrained) {
   formats::testing::SmallArchive archive;
   archive.change("data/weights/model_weights_config.json", R"("requires_grad": false)",
@@ -88,6 +111,26 @@ TEST(ModelTest, SizesThatTheExporterNeverTracedAreTrained) {
     EXPECT_EQ(m.model().parameter("fc.w").grad().to_vector<float>(),
               std::vector<float>(6, static_cast<float>(n)))
         << n;
+  }
+}
+
+// A recording makes no operations of them, so a run that follows it may not meet any.
+TEST(ModelTest, BodiesThatComputeWithSizesOfAModelAreFollowed) {
+  formats::testing::SmallArchive archive;
+  formats::testing::with_numbers(archive).change_model(
+      R"("name": "other", "arg": )" + formats::testing::named("b_c"),
+      R"("name": "other", "arg": {"as_sym_float": {"as_name": "q"}})");
+  Model m = load(small_archive(archive), {.backend = "eager"});
+  for (const char* backend : {"eager", "aot_eager"}) {
+    auto f = compile([&](const Tensor& x) { return Tensor(m(x * 2)); }, {.backend = backend});
+    for (int64_t n : {3, 3, 3, 6, 9, 12}) {
+      float third = static_cast<float>(n) / 3;
+      std::vector<float> found = f(ones({n, 3})).to_vector<float>();
+      EXPECT_EQ(found[0], 12 + third) << backend << " " << n;
+      EXPECT_EQ(found[1], 30 + third) << backend << " " << n;
+    }
+    EXPECT_EQ(f.stats().compiles, 2u) << backend;
+    EXPECT_EQ(f.stats().hits, 4u) << backend;
   }
 }
 

@@ -103,6 +103,15 @@ TEST(Complex, DifferencesTheOtherWayRound) {
   EXPECT_EQ(complex_values(rsub(z, real(z)))[1], -Complex(0, complex_values(z)[1].imag()));
 }
 
+// What ATen writes for the imaginary part of a conjugate.
+TEST(Complex, NegatedViewsAreNegated) {
+  Tensor parts = view_as_real(complex_example()).clone().requires_grad_();
+  Tensor found = _neg_view(select(parts, -1, 1));
+  EXPECT_EQ(found.to_vector<double>(), imag(conj(complex_example())).to_vector<double>());
+  found.sum().backward();
+  EXPECT_EQ(parts.grad().to_vector<double>(), (std::vector<double>{0, -1, 0, -1, 0, -1, 0, -1}));
+}
+
 TEST(Complex, AnAdjointIsConjugated) {
   Tensor m = complex_example().reshape({2, 2});
   std::vector<Complex> in = complex_values(m);

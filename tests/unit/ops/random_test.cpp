@@ -50,6 +50,21 @@ TEST(Random, PhiloxGivesItsKnownAnswer) {
   EXPECT_THAT(philox(0, 0), ElementsAre(0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8));
 }
 
+TEST(Random, SlopesOfRreluAreAResultWhereNothingIsWritten) {
+  manual_seed(3);
+  Tensor x = randn({40, 50}), noise = zeros({40, 50});
+  auto [y, slopes] = rrelu_with_noise_functional(x, noise, 0.1, 0.3, true);
+  EXPECT_TRUE(y.equal(x * slopes));
+  EXPECT_TRUE(noise.equal(zeros({40, 50})));
+  Tensor drawn = slopes.masked_select(x.le(0));
+  EXPECT_GE(drawn.min().item<float>(), 0.1f);
+  EXPECT_LE(drawn.max().item<float>(), 0.3f);
+  EXPECT_TRUE(slopes.masked_select(x.gt(0)).eq(1).all().item<bool>());
+  auto [evaluated, kept] = rrelu_with_noise_functional(x, noise, 0.1, 0.3);
+  EXPECT_TRUE(evaluated.equal(leaky_relu(x, 0.2)));
+  EXPECT_TRUE(kept.equal(noise));
+}
+
 class RandomSeed : public ::testing::TestWithParam<uint64_t> {
  protected:
   void SetUp() override { manual_seed(GetParam()); }
