@@ -11,6 +11,8 @@
 #include "ops/op_table.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 namespace tenon {
 
@@ -94,6 +96,43 @@ bool is_on_tape(const OpEntry& op, const std::vector<Value>& args) {
   return is_complex_form(call) || vjp_plan(call).kind != VjpPlan::Kind::none;
 }
 
+// Calls f(argument, value) for each tensor among the arguments.
+template <class F>
+void each_tensor_value(const Graph& graph, const Node& node, F&& f) {
+  auto give = [&](uint32_t arg, ValueId id) {
+    if (id != no_value && graph.value(id).kind == ValueKind::tensor) f(arg, id);
+  };
+  for (uint32_t i = 0; i < node.args.size(); ++i) {
+    const Value& a = node.args[i];
+    if (a.tag == Tag::ref) give(i, static_cast<ValueId>(a.payload));
+    for (uint32_t k = 0; a.tag == Tag::refs && k < a.count; ++k) give(i, a.as<ValueId>()[k]);
+  }
+}
+
+// As functional_copy_form takes them; empty where no tensor shares memory with a written one.
+std::vector<SymInt> places_in_memory(const Graph& graph, const FunctionalValues& values,
+                                     const Node& node) {
+  std::map<size_t, size_t> shown;  // how often, by base
+  std::set<size_t> written;
+  each_tensor_value(graph, node, [&](uint32_t arg, ValueId id) {
+    const size_t base = values.alias(id).base;
+    ++shown[base];
+    if (written_args(node) >> arg & 1) written.insert(base);
+  });
+  auto is_shared = [&](size_t base) { return shown[base] > 1 && written.contains(base); };
+  if (std::ranges::none_of(written, is_shared)) return {};
+  std::vector<SymInt> places;
+  each_tensor_value(graph, node, [&](uint32_t, ValueId id) {
+    const Alias& alias = values.alias(id);
+    if (!is_shared(alias.base)) return places.push_back(-1);
+    const GraphValue& seen = graph.value(alias.restrided == no_value ? id : alias.restrided);
+    places.push_back(static_cast<int64_t>(alias.base));
+    places.push_back(values.symbols().renewed(seen.offset));
+    for (SymInt stride : seen.meta.strides) places.push_back(values.symbols().renewed(stride));
+  });
+  return places;
+}
+
 }  // namespace
 
 // A node that writes: the functional form computes the new content of what it writes.
@@ -157,11 +196,16 @@ void Functionalizer::lower_out(const Node& node, const OpEntry& op,
   }
 }
 
+// An op without a functional form gets copies. Those of arguments that share memory share it, too:
+// where they lie in it is what the original graph says.
 void Functionalizer::lower_on_copies(const Node& node, const OpEntry& op,
                                      const std::vector<Value>& args) {
-  const OpEntry& form = functional_copy_form(op);
+  const std::vector<SymInt> places = places_in_memory(graph_, values_, node);
+  const OpEntry& form = functional_copy_form(op, !places.empty());
+  std::vector<Value> given(args);
+  if (!places.empty()) given.push_back(Value::of(SymIntList(places)));
   Value results[8];
-  dispatch(form, args.data(), form.n_args, results, form.n_returns);
+  dispatch(form, given.data(), form.n_args, results, form.n_returns);
   uint32_t next = 0;
   for (uint32_t r = 0; r < op.n_returns; ++r)
     if (op.schema.returned_arg(r) < 0)

@@ -90,7 +90,14 @@ class Parts {
       for (size_t arg : std::span(factors).subspan(1)) term = product(term, argument(node, arg));
       part = sum(part, term);
     }
-    return part;
+    return part == Part::zero && reads_gone(node) ? Part::gone : part;
+  }
+
+  // Zeros like a gradient that is gone are the gradient of what was written over.
+  bool reads_gone(const Node& node) const {
+    bool reads = false;
+    Graph::for_each_use(node, [&](ValueId v) { reads = reads || of(v) == Part::gone; });
+    return reads;
   }
 
   static std::vector<Part> outputs_of(const Graph& body, std::span<const Part> inputs) {

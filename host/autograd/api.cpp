@@ -9,6 +9,7 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/sym/sym_int.h"
+#include "core/tensor/owner_thread.h"
 #include "core/tensor/stand_in.h"
 #include "report/stack.h"
 
@@ -111,8 +112,12 @@ class OutsideOfRecording {
  public:
   OutsideOfRecording(const char* what, std::source_location where, std::vector<Tensor>& outputs,
                      std::vector<Tensor>& gradients, std::vector<Tensor>& inputs) {
-    if (!thread_modes.tracer) return;
     std::vector<Tensor>* lists[] = {&outputs, &gradients, &inputs};
+    if (!thread_modes.tracer) {
+      for (const auto* list : lists)
+        for (const Tensor& t : *list) require_own_thread(t, what);
+      return;
+    }
     std::vector<Tensor> all;
     for (const auto* list : lists) all.insert(all.end(), list->begin(), list->end());
     token_ = leave_recording_slot(what, where, all, inputs);
@@ -216,6 +221,7 @@ HookHandle hook_tensor(const Tensor& t, TensorHook hook) {
 HookHandle detail::add_tensor_hook(const Tensor& t, TensorHook hook) {
   require(t.defined() && t.requires_grad(),
           "register_hook: the tensor needs no gradient, so the hook would never run");
+  require_own_thread(t, "register_hook");
   if (!thread_modes.tracer) return hook_tensor(t, std::move(hook));
   auto attach = [hook = std::move(hook)](const Tensor& real) { return hook_tensor(real, hook); };
   return hook_slot(t, {"register_hook", true, std::move(attach)});
@@ -243,6 +249,7 @@ HookHandle register_post_accumulate_grad_hook(const Tensor& leaf, PostAccumulate
     require(real.is_leaf(), "{}: expected a leaf that needs a gradient", what);
     return add_leaf_hook(real, &GradState::after_accumulate, hook);
   };
+  require_own_thread(leaf, what);
   return thread_modes.tracer ? hook_slot(leaf, {what, false, std::move(attach)}) : attach(leaf);
 }
 
@@ -251,6 +258,7 @@ HookHandle update_after_accumulate(const Tensor& leaf, std::shared_ptr<const Lea
     PostAccumulateHook call = [own = update.get()](const Tensor& t) { run_update(*own, t); };
     return add_leaf_hook(real, &GradState::after_accumulate, std::move(call), update);
   };
+  require_own_thread(leaf, "StepInBackward");
   return thread_modes.tracer ? hook_slot(leaf, {"StepInBackward", false, std::move(attach)})
                              : attach(leaf);
 }
@@ -263,9 +271,10 @@ void retain_grad_at(Node& node, uint32_t input, std::shared_ptr<Tensor> cell) {
 }
 
 GradFn grad_fn(const Tensor& t) {
+  require_own_thread(t, "grad_fn");
+  Tensor fake = t.defined() ? written_fake_of(t) : Tensor();
+  if (t.defined() && t.is_fake() && thread_modes.tracer) fake = t;
   std::shared_ptr<Node> node = node_of(t);
-  Tensor fake =
-      t.defined() && thread_modes.tracer ? (t.is_fake() ? t : written_fake_of(t)) : Tensor();
   if (!node && fake.defined()) node = node_slot(fake);
   return GradFn(std::move(node));
 }

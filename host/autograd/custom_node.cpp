@@ -1,10 +1,12 @@
-// Nodes of added ops: all arguments and results are kept, since the function may look at any.
+// Nodes of added ops: all arguments and results are kept, since the function may look at any; of an
+// argument that the op writes, what was in it before.
 #include "autograd/custom_node.h"
 
 #include "autograd/collector.h"
 #include "autograd/grad_state.h"
 #include "autograd/saved/saved_value.h"
 #include "autograd/tape.h"
+#include "autograd/view.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/tensor/each_tensor.h"
@@ -20,17 +22,29 @@ class CustomNode final : public Node {
  public:
   explicit CustomNode(const CallArgs& call) : op_(*call.op) {
     for (uint32_t i = 0; i < call.n_args; ++i) {
-      kept_.emplace_back(call.args[i], SavedValue::Part::whole, false);
+      const bool is_written = op_.mutated_args >> i & 1;
+      kept_.emplace_back(call.args[i], SavedValue::Part::whole, is_written);
+      if (op_.returned_arg == static_cast<int>(i)) returned_edge_ = next.size();
       if (op_.schema.args[i].type.base == BaseType::tensor) connect(call.args[i], i);
     }
   }
 
   void save_results(const CallArgs& call) {
     add_inputs(call);
+    each_result(call,
+                [&](const Tensor& t, uint32_t input) { results_.emplace_back(t, true, input); });
+  }
+
+  // `of_write`: this node, or another one like it for what was written.
+  void attach(const CallArgs& call, const std::shared_ptr<CustomNode>& of_write) {
     each_result(call, [&](const Tensor& t, uint32_t input) {
-      results_.emplace_back(t, true, input);
-      if (is_differentiable(t.dtype())) set_history(t, shared_from_this(), input);
+      if (!is_differentiable(t.dtype())) return;
+      if (input == 0 && op_.returned_arg >= 0)
+        rebase_history(t, of_write, returned_edge_);
+      else
+        set_history(t, shared_from_this(), input);
     });
+    refuse_writes(call, next, Written::with_history);
   }
 
   std::string name() const override { return op_.name; }
@@ -42,6 +56,7 @@ class CustomNode final : public Node {
       kept_[i].add_to(memory, self, "argument " + op_.schema.args[i].name);
     std::vector<Tensor> results;
     for (const SavedTensor& r : results_) results.push_back(r.unpack(self, "a result"));
+    grads.resize(results.size());  // of what is written through a view, the first comes alone
     for (size_t i = 0; i < grads.size(); ++i)
       if (!grads[i].defined()) grads[i] = results[i].zeros_like();
     CallArgs call{&op_, memory.values.data(), nullptr, static_cast<uint32_t>(memory.values.size()),
@@ -78,6 +93,7 @@ class CustomNode final : public Node {
   }
 
   const OpEntry& op_;
+  size_t returned_edge_ = 0;
   std::vector<SavedValue> kept_;
   std::vector<SavedTensor> results_;
 };
@@ -85,13 +101,20 @@ class CustomNode final : public Node {
 }  // namespace
 
 void record_custom(const CallArgs& call) {
-  auto node = std::make_shared<CustomNode>(call);
+  auto node = std::make_shared<CustomNode>(call), of_write = node;
   note_origin(*node, call.op->name);
+  // Within the node of a view's base it runs, and is released, apart from that of other results.
+  if (call.op->returned_arg >= 0 && call.n_results > 1) {
+    of_write = std::make_shared<CustomNode>(call);
+    note_origin(*of_write, call.op->name);
+  }
   {
     BelowAutograd below;
     dispatch(*call.op, call.args, call.n_args, call.results, call.n_results);
   }
   node->save_results(call);
+  if (of_write != node) of_write->save_results(call);
+  node->attach(call, of_write);
 }
 
 }  // namespace tenon::autograd

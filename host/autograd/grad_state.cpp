@@ -7,6 +7,7 @@
 #include "autograd/view.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/tensor/owner_thread.h"
 #include "core/tensor/stand_in.h"
 
 namespace tenon {
@@ -65,6 +66,7 @@ void set_history(const Tensor& t, std::shared_ptr<Node> node, uint32_t input) {
 
 const Tensor& Tensor::requires_grad_(bool value, std::source_location where) const {
   if (!defined()) detail::fail_undefined("requires_grad_");
+  require_own_thread(*this, "requires_grad_");
   require(!value || is_differentiable(dtype()),
           "requires_grad_: only floating and complex tensors have gradients, found {}", dtype());
   require(
@@ -76,12 +78,15 @@ const Tensor& Tensor::requires_grad_(bool value, std::source_location where) con
     autograd::requires_grad_slot(*this, value, where);
   // Made here, so that threads that record with a common leaf find it.
   if (value) autograd::ensure_state(*this);
+  // What stands for it looks as if it needed none.
+  if (value) impl_of(*this)->storage_ref->stale_views = true;
   mark_with_object(*this, value);
   return *this;
 }
 
 Tensor Tensor::grad() const {
   if (!defined()) detail::fail_undefined("grad");
+  require_own_thread(*this, "grad");
   if (thread_modes.tracer) {
     autograd::gradient_touched_slot(*this, true);
     if (is_fake())
@@ -103,6 +108,7 @@ void Tensor::set_grad(const Tensor& gradient, std::source_location where) const 
             sizes(), dtype(), gradient.sizes(), gradient.dtype());
     require(!gradient.is_same(*this), "set_grad: a tensor cannot be its own gradient");
   }
+  for (const Tensor* t : {this, &gradient}) require_own_thread(*t, "set_grad");
   if (thread_modes.tracer) {
     autograd::gradient_touched_slot(*this, false);
     if (is_fake() || (gradient.defined() && gradient.is_fake())) {
@@ -120,7 +126,8 @@ void Tensor::set_grad(const Tensor& gradient, std::source_location where) const 
 
 bool Tensor::is_leaf() const {
   if (!defined()) detail::fail_undefined("is_leaf");
-  if (autograd::node_of(*this) || written_fake_of(*this).defined()) return false;
+  require_own_thread(*this, "is_leaf");
+  if (written_fake_of(*this).defined() || autograd::node_of(*this)) return false;
   return !thread_modes.tracer || !is_fake() || autograd::is_leaf_slot(*this);
 }
 
@@ -138,6 +145,7 @@ void retain_on_tape(const Tensor& t) {
 
 void Tensor::retain_grad() const {
   if (!defined()) detail::fail_undefined("retain_grad");
+  require_own_thread(*this, "retain_grad");
   require(requires_grad(),
           "retain_grad: this tensor needs no gradient; call requires_grad_() first");
   bool has_node_to_come = written_fake_of(*this).defined();

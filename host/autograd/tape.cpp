@@ -13,9 +13,11 @@
 #include "autograd/grad_state.h"
 #include "autograd/row_node.h"
 #include "autograd/view.h"
+#include "core/arguments.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/tensor/each_tensor.h"
+#include "core/tensor/stand_in.h"
 #include "graph/control_flow.h"
 #include "graph/record.h"
 #include "ops/forms/complex_forms.h"
@@ -96,6 +98,15 @@ bool writes_out_argument(const OpEntry& op) {
                              [](const SchemaArg& a) { return a.kwarg_only && a.mutated(); });
 }
 
+// The captured tensor that a body has written is asked for the history that its fake has from here on.
+void ask_captured(const Tensor& written) {
+  const Tensor& base = impl_of(written)->base;
+  const Tensor& whole = base.defined() ? base : written;
+  if (!thread_modes.tracer || !whole.is_fake() || !object_behind_slot) return;
+  if (Tensor real = object_behind_slot(whole); real.defined())
+    impl_of(real)->storage_ref->stale_views = true;
+}
+
 // `results`: bit i is set where result i has a gradient.
 void attach(const CallArgs& call, const std::shared_ptr<Node>& node,
             uint64_t results = ~uint64_t{0}) {
@@ -104,9 +115,10 @@ void attach(const CallArgs& call, const std::shared_ptr<Node>& node,
   each_result(call, [&](const Tensor& t, uint32_t input) {
     if (!t.defined() || !is_differentiable(t.dtype())) return;
     if (!is_list && !(results >> input & 1)) return;
-    if (written >= 0 && input == 0)
+    if (written >= 0 && input == 0) {
       rebase_history(t, node);
-    else
+      ask_captured(t);
+    } else
       set_history(t, node, input);
   });
 }
@@ -166,9 +178,10 @@ void record_refusal(const CallArgs& call) {
       message("the derivative of {} is not implemented; detach its arguments, or write it as a "
               "tenon::autograd::Function",
               call.op->name),
-      std::move(edges));
+      edges);
   node->add_inputs(call);
   attach(call, node);
+  refuse_writes(call, edges, Written::all);
 }
 
 // The meta function has the checks of a kernel that it makes the results for.
@@ -231,9 +244,31 @@ void record_by_plan(const CallArgs& call) {
   }
 }
 
+// What has the history of `t`: a body names the captured tensors that it writes, and their fakes have it.
+Tensor with_history(const Tensor& t) {
+  Tensor fake = t.defined() && !t.is_fake() ? written_fake_of(t) : Tensor();
+  return fake.defined() ? fake : t;
+}
+
+bool names_written(const CallArgs& call) {
+  bool names = false;
+  for (uint32_t i = 0; i < call.n_args && !names; ++i)
+    each_tensor(call.args[i],
+                [&](const Tensor& t) { names = names || !same_head(with_history(t), t); });
+  return names;
+}
+
+void record_with_histories(const CallArgs& call) {
+  std::vector<Value> args(call.args, call.args + call.n_args);
+  ArgumentLists lists;
+  map_arguments(args, lists, with_history, keep_numbers);
+  record_call({call.op, args.data(), call.results, call.n_args, call.n_results});
+}
+
 }  // namespace
 
 void record_call(const CallArgs& call) {
+  if (thread_modes.tracer && names_written(call)) return record_with_histories(call);
   if (!thread_modes.grad_enabled || !any_needs_grad(call)) {
     if (thread_modes.grad_enabled && call.op->mutated_args) check_writes(call);
     return run_unrecorded(call);
@@ -246,6 +281,25 @@ void record_call(const CallArgs& call) {
     check_writes(call);
   }
   record_by_plan(call);
+}
+
+void refuse_writes(const CallArgs& call, const Edges& edges, Written which) {
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    const bool is_result = call.n_results && call.op->returned_arg == static_cast<int>(i);
+    if (!(call.op->mutated_args >> i & 1) || is_result) continue;
+    each_tensor(call.args[i], [&](const Tensor& t) {
+      const bool is_meant = which == Written::all || t.requires_grad();
+      if (!is_meant || !is_differentiable(t.dtype())) return;
+      auto node = make_refusing_node(
+          "NotImplemented",
+          message("the derivative of what {} writes into its argument {} is not implemented; call "
+                  "it under NoGradGuard, or let it give a new tensor",
+                  call.op->name, call.op->schema.args[i].name),
+          edges);
+      node->add_input(t);
+      rebase_history(t, node);
+    });
+  }
 }
 
 void (*gradient_touched_slot)(const Tensor&, bool) = nullptr;

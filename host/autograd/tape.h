@@ -15,6 +15,10 @@ void note_origin(Node& node, const std::string& op);
 
 /// A node for results whose gradient cannot be had; passing through it throws `why`.
 std::shared_ptr<Node> make_refusing_node(std::string name, std::string why, Edges edges);
+/// A gradient that goes through what the call has written and does not give back is refused: of these
+/// tensors, or of those among them that needed one before, no rule tells.
+enum class Written : uint8_t { all, with_history };
+void refuse_writes(const CallArgs& call, const Edges& edges, Written which);
 /// Whether it is one that tells of no edges: it may hide a way to any input.
 bool hides_edges(const Node& node);
 

@@ -15,6 +15,8 @@
 #include "autograd/grad_state.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/tensor/owner_thread.h"
+#include "core/tensor/stand_in.h"
 
 #include <tenon/ops/view.h>
 
@@ -132,17 +134,18 @@ class ViewOfBase final : public Node {
 /// A write to a view, as seen by the base.
 class CopySlices final : public Node {
  public:
-  CopySlices(const Tensor& base, const Tensor& view, std::shared_ptr<Node> inner)
-      : place_(base, view), inner_(std::move(inner)) {
+  CopySlices(const Tensor& base, const Tensor& view, std::shared_ptr<Node> inner, size_t self)
+      : place_(base, view), inner_(std::move(inner)), self_(self) {
     add_input(base);
     next = inner_->next;
-    next[0] = edge_of(base);
+    next[self_] = edge_of(base);
   }
   std::string name() const override { return "CopySlices"; }
   std::string origin() const override { return inner_->origin(); }
   void release() override { inner_->release(); }
   bool collect(Collector& collector) const override {
     place_.collect(collector);
+    collector.key(self_);
     return inner_->collect(collector);
   }
   std::vector<Tensor> apply(std::vector<Tensor> grads) override {
@@ -153,15 +156,18 @@ class CopySlices final : public Node {
     Tensor laid = place.laid_out(grads[0]);
     Tensor part = place.cut(laid);
     std::vector<Tensor> inner = inner_->apply({part.clone()});
-    Tensor written = inner.empty() || !inner[0].defined() ? part.zeros_like() : inner[0];
-    if (next[0]) out[0] = place.put(laid, written.expand(part.sizes()).to(part.dtype()));
-    for (size_t i = 1; i < inner.size(); ++i) out[i] = std::move(inner[i]);
+    inner.resize(next.size());
+    Tensor written = inner[self_].defined() ? inner[self_] : part.zeros_like();
+    for (size_t i = 0; i < inner.size(); ++i)
+      if (i != self_) out[i] = std::move(inner[i]);
+    if (next[self_]) out[self_] = place.put(laid, written.expand(part.sizes()).to(part.dtype()));
     return out;
   }
 
  private:
   ViewPlace place_;
   std::shared_ptr<Node> inner_;
+  const size_t self_;  // the edge of what is written
 };
 
 bool is_own_leaf(const Tensor& t) {
@@ -169,7 +175,13 @@ bool is_own_leaf(const Tensor& t) {
   return t.requires_grad() && (!state || !state->node);
 }
 
+// What stands for another tensor is told when that has got a history by another way.
 bool refresh_and_ask(const Tensor& view) {
+  if (const Tensor* object = stands_for(view)) {
+    bool needs = object->requires_grad();
+    if (needs) mark_requires_grad(view, true);
+    return needs;
+  }
   const TensorImpl* impl = impl_of(view);
   if (!impl->base.defined() || impl->base_version == *impl->version) return false;
   refresh_view(view);
@@ -191,18 +203,19 @@ void refresh_view(const Tensor& t) {
   impl->base_version = *impl->version;
 }
 
-void rebase_history(const Tensor& t, std::shared_ptr<Node> node) {
+void rebase_history(const Tensor& t, std::shared_ptr<Node> node, size_t self) {
   const Tensor base = impl_of(t)->base;
   if (!base.defined()) {
     if (!t.requires_grad()) impl_of(t)->storage_ref->stale_views = true;
     return set_history(t, std::move(node), 0);
   }
   if (!base.requires_grad()) impl_of(base)->storage_ref->stale_views = true;
-  set_history(base, std::make_shared<CopySlices>(base, t, std::move(node)), 0);
+  set_history(base, std::make_shared<CopySlices>(base, t, std::move(node), self), 0);
   impl_of(t)->base_version = *impl_of(t)->version - 1;
 }
 
 void check_write(const Tensor& t, std::string_view op) {
+  require_own_thread(t, op);
   const Tensor& base = impl_of(t)->base;
   require(!is_own_leaf(t),
           "{}: a leaf that needs a gradient (shape {}) is written in place; write to a clone, or "

@@ -9,8 +9,8 @@ namespace tenon::autograd {
 void refresh_view(const Tensor& t);
 
 /// `t` was written by an op that `node` stands for: input 0 of the node is the gradient of what `t`
-/// is now, its edge 0 goes to what `t` was. Of a view, the base gets the history.
-void rebase_history(const Tensor& t, std::shared_ptr<Node> node);
+/// is now, its edge `self` goes to what `t` was. Of a view, the base gets the history.
+void rebase_history(const Tensor& t, std::shared_ptr<Node> node, size_t self = 0);
 
 /// Throws UserError when `t` must not be written by a recorded op: a leaf that needs a gradient, or
 /// a view of one, or a view made while gradients were off.

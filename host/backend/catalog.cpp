@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <sstream>
@@ -96,6 +97,13 @@ std::vector<RefusedPlugin> refused_plugins() {
   return out;
 }
 
+// Of a folder its own files, not those of /x/pab for /x/pa.
+static bool lies_in(const FoundPlugin& plugin, const SearchPlace& place) {
+  if (plugin.path == place.path) return true;
+  return std::filesystem::path(plugin.path).parent_path() ==
+         std::filesystem::path(place.path + "/").parent_path();
+}
+
 std::vector<std::string> plugin_search_report() {
   std::vector<std::string> out;
   std::vector<FoundPluginPtr> plugins = plugin_catalog().list();
@@ -104,7 +112,7 @@ std::vector<std::string> plugin_search_report() {
     out.push_back(
         message("{} ({}{})", place.path, name_of(place.source), is_there ? "" : ", not there"));
     for (const FoundPluginPtr& p : plugins)
-      if (p->source == place.source && p->path.starts_with(place.path)) report_on(*p, out);
+      if (p->source == place.source && lies_in(*p, place)) report_on(*p, out);
   }
   return out;
 }

@@ -38,6 +38,14 @@ std::string absolute(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
 
+// A link to a file that is known already means that one: loaded once more, its entry would run twice.
+std::string listed_path(PluginCatalog& catalog, const std::string& file) {
+  std::error_code error;
+  for (const FoundPluginPtr& p : catalog.list())
+    if (std::filesystem::equivalent(p->path, file, error)) return p->path;
+  return file;
+}
+
 bool is_meant(const FoundPlugin& p, const std::string& name) {
   return p.manifest.name == name || p.path == absolute(name) || p.manifest.find_backend(name);
 }
@@ -67,7 +75,7 @@ std::vector<PluginInfo> plugin_errors() {
 PluginInfo load_plugin(const std::string& path) {
   require(!path.empty(), "load_plugin: expected the path of a plugin, found an empty one");
   PluginCatalog& catalog = plugin_catalog();
-  std::string file = absolute(path);
+  std::string file = listed_path(catalog, absolute(path));
   catalog.add_file(file);
   FoundPluginPtr found = catalog.find_path(file);
   if (!found)

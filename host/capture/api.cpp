@@ -13,6 +13,7 @@
 #include "core/random.h"
 #include "core/sym/shape_env.h"
 #include "core/tensor/exposure.h"
+#include "core/tensor/owner_thread.h"
 #include "core/tensor/tensor_impl.h"
 #include "nn/mode.h"
 #include "report/dumps.h"
@@ -58,6 +59,12 @@ bool runs_body_code() {
   return is_recorded && (thread_modes.follower || !recorder_of_thread().for_metas);
 }
 
+// `real` stands for a tensor of this thread's body; for that of another thread nothing does.
+Tensor real_for(std::string_view what, const Tensor& t, const Tensor& real) {
+  if (!real.defined()) require_own_fake(t, what);
+  return Tensor(real);
+}
+
 // The tensor to read from: itself, or what a fake stands for, as long as `t` is there.
 const Tensor& readable(const Tensor& t, std::string_view what, std::source_location where) {
   require(t.defined(), "{}: the tensor is undefined", what);
@@ -68,6 +75,7 @@ const Tensor& readable(const Tensor& t, std::string_view what, std::source_locat
   if (passes_recorded_break(what, where))
     if (const Tensor& real = Follower::current()->walk().real_of(t); real.defined()) return real;
   Trace* trace = Trace::current();
+  require_own_fake(t, what);
   require(
       trace || !thread_modes.tracer, ErrorCode::unsupported,
       "{} looks at data{}, inside of an operation that is recorded on tensors without data; choose "
@@ -145,6 +153,7 @@ int64_t offset_of_fake(const Tensor& fake) {
 }
 
 uint64_t version_now(const Tensor& t, std::source_location where) {
+  require_own_thread(t, "version()");
   return version_of(runs_body_code() ? readable(t, "version()", where) : t);
 }
 
@@ -154,15 +163,18 @@ void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what,
   if (passes_recorded_break(what, where, is_announced)) {
     settle_lazy_numbers();
     for (Tensor& t : tensors)
-      if (t.defined() && t.is_fake()) t = Tensor(Follower::current()->walk().real_of(t));
+      if (t.defined() && t.is_fake()) t = real_for(what, t, Follower::current()->walk().real_of(t));
     return new OutsideOfBody;
   }
   Trace* trace = Trace::current();
-  if (!trace) return nullptr;
+  if (!trace) {
+    for (const Tensor& t : tensors) require_own_thread(t, what);
+    return nullptr;
+  }
   trace->graph_break(what, where, {.is_announced = is_announced});
   settle_lazy_numbers();
   for (Tensor& t : tensors)
-    if (t.defined()) t = real_of(t);
+    if (t.defined()) t = real_for(what, t, real_of(t));
   return new OutsideOfBody;
 }
 
@@ -188,6 +200,7 @@ static void* exposed_address(const Tensor& real, std::source_location where) {
 void* Tensor::data(std::source_location where) const {
   if (!defined()) detail::fail_undefined("data");
   if (!is_fake()) return exposed_address(*this, where);
+  require_own_thread(*this, "data_ptr()");
   if (!thread_modes.tracer && config::flags().functorch.fake_tensor_allow_unsafe_data_ptr_access)
     return nullptr;
   // A copy: where recording begins anew, the frame of what was followed goes.
@@ -314,15 +327,51 @@ const bool knows_modules = (
         },
     true);
 
+bool has_need(const Tensor& t) { return impl_of(t)->flags & TN_T_REQUIRES_GRAD; }
+
+// A fake that gets a history by code which has not run yet.
+bool gives_history(const Tensor& fake, const Tensor& real) {
+  const Tensor& behind = concrete_of(fake);
+  bool gets_it = has_need(fake) && behind.defined() && !has_need(behind);
+  return gets_it && shares_storage(behind, real);
+}
+
+// A view that is written gives its base a history, and a base its views. The recording does not know
+// `real`, and how tensors of the program are views of one another is no part of it: where code that
+// has not run yet gives another tensor over the memory a history, it runs before somebody asks for
+// that of `real`.
+void finish_histories(const Tensor& real) {
+  constexpr const char* what = "asking for the history of a tensor whose memory is written";
+  if (const Follower* follower = Follower::current())
+    if (!has_history_to_come(follower->walk(), real) || passes_recorded_break(what, {})) return;
+  Trace* trace = Trace::current();
+  if (!trace || trace->is_on_tape() || !trace->inputs().written.holds(real)) return;
+  GraphRecorder& recorder = recorder_of_thread();
+  std::vector<Tensor> fakes = recorder.live_fakes();
+  if (std::ranges::none_of(fakes, [&](const Tensor& t) { return gives_history(t, real); })) return;
+  std::ranges::copy(recorder.earlier_fakes(), std::back_inserter(fakes));
+  change_needs(*trace, what, {});
+  PauseRecording pause;
+  for (const Tensor& fake : fakes)
+    if (const Tensor& behind = concrete_of(fake); behind.defined() && shares_storage(behind, real))
+      mark_requires_grad(fake, behind.requires_grad());
+}
+
+Tensor fake_that_stands_for(const Tensor& real) {
+  if (const Follower* follower = Follower::current()) return follower->walk().fake_of(real);
+  Trace* trace = Trace::current();
+  return trace ? trace->inputs().stand_ins.fake_of(real) : Tensor();
+}
+
 const bool knows_written_tensors = (
-    written_fake_slot = [](const Tensor& real) -> Tensor {
-      if (!runs_body_code() || (impl_of(real)->flags & TN_T_REQUIRES_GRAD)) return Tensor();
-      Tensor fake;
-      if (const Follower* follower = Follower::current())
-        fake = follower->walk().fake_of(real);
-      else if (Trace* trace = Trace::current())
-        fake = trace->inputs().stand_ins.fake_of(real);
-      return fake.defined() && fake.is_fake() && fake.requires_grad() ? fake : Tensor();
+    written_fake_slot = [](const Tensor& met) -> Tensor {
+      if (!runs_body_code() || has_need(met)) return Tensor();
+      Tensor fake = fake_that_stands_for(met);
+      if (!fake.defined())
+        finish_histories(met);
+      else if (fake.is_fake() && has_need(fake))
+        return fake;
+      return Tensor();
     },
     true);
 

@@ -4,6 +4,7 @@
 #include "capture/earlier_turns.h"
 #include "capture/follow/path.h"
 #include "capture/recording.h"
+#include "capture/renamed.h"
 #include "config/flags.h"
 #include "core/error.h"
 #include "core/sym/shape_env.h"
@@ -186,6 +187,18 @@ Number BodyNumbers::symbol_for(Number plain, const NumberPlace& place) {
   SymInt symbol = env_.create_symbol(plain.to_int(), source, text, SymbolOptions::for_number());
   if (is_place(place)) static_cast<void>(bool(symbol >= 0));
   return symbol;
+}
+
+bool keep_conditions(std::span<const Expr* const> conditions,
+                     const std::shared_ptr<const ShapeEnv>& from, Recording& recording) {
+  if (conditions.empty()) return true;
+  const ShapeEnv& env = *recording.shape_env;
+  Renamed renamed(*from, env);
+  std::vector<const Expr*> symbols = argument_symbols(env);
+  return std::ranges::all_of(conditions, [&](const Expr* condition) {
+    const Expr* mine = renamed(condition);
+    return mine && recording.guards.add_number_condition(env, symbols, mine);
+  });
 }
 
 }  // namespace tenon

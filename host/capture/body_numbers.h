@@ -22,6 +22,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <vector>
 
 namespace tenon {
@@ -114,5 +115,10 @@ class BodyNumbers {
   const EarlierTurns& turns_;
   std::vector<std::pair<SymInt, uint32_t>> size_symbols_;  // with their numbers
 };
+
+/// Adds conditions on numbers of the body over `from` to the guards of another recording of the same
+/// call. False where it lacks one of the numbers.
+bool keep_conditions(std::span<const Expr* const> conditions,
+                     const std::shared_ptr<const ShapeEnv>& from, Recording& recording);
 
 }  // namespace tenon

@@ -9,6 +9,7 @@
 
 #include "capture/body_scope.h"
 #include "capture/guard_match.h"
+#include "capture/outside.h"
 #include "capture/trace.h"
 #include "core/dispatch.h"
 #include "core/error.h"
@@ -188,7 +189,8 @@ Tensors record_branches(P pred, const OpEntry& op, const BodyFunction& then,
 
 }  // namespace
 
-bool records_bodies() { return thread_modes.tracer != nullptr; }
+// What code that is not compiled calls runs one by one.
+bool records_bodies() { return thread_modes.tracer != nullptr && !is_uncompiled(); }
 
 // Of a body over no slices, which runs on fakes to say what a slice would look like.
 static bool is_without_data(const Tensor& t) {
@@ -269,6 +271,7 @@ Tensors joined(Tensors a, const Tensors& b) {
 Tensors empty_stacks(const BodyFunction& combine, const Tensors& init, const Tensors& xs) {
   std::vector<TensorMeta> metas;
   {
+    PauseRecording pause;  // of other fakes
     FakeScope on_fakes;
     Tensors fakes;
     for (const Tensor& t : init) fakes.push_back(make_fake(meta_of(t)));

@@ -116,7 +116,12 @@ std::optional<SymbolBinding> size_that_is(const Graph& graph, const Expr* symbol
 
 void DataSymbols::bind(Graph& graph, Bound which) {
   std::set<const Expr*> mentioned;
-  if (which == Bound::mentioned) mentioned = mentioned_symbols(graph);
+  // What lowering asks about a symbol is answered over the one that is known to be equal.
+  if (which == Bound::mentioned)
+    for (const Expr* symbol : mentioned_symbols(graph)) {
+      mentioned.insert(symbol);
+      for (const Expr* equal : free_symbols(env_.simplify(symbol))) mentioned.insert(equal);
+    }
   auto is_bound = [&](const SymbolInfo& symbol) {
     return symbol.is_known_before_run() && (which == Bound::all || mentioned.contains(symbol.expr));
   };

@@ -338,11 +338,10 @@ void TraceInputs::add_known(const Tensor& real, const Tensor& fake, const Implic
   set_origin(fake, {ValueOrigin::Kind::implicit, static_cast<uint32_t>(implicit.size())});
   impl_of(fake)->ensure_extra().concrete = real;
   stand_ins.all.push_back({real, fake});
-  implicit.push_back({.tensor = real,
-                      .is_wrapped_number = is_wrapped_number(real),
-                      .free_sizes = met.free_sizes,
-                      .dense = met.dense,
-                      .is_by_place = met.is_by_place});
+  ImplicitInput& known = implicit.emplace_back(met);
+  known.source = ImplicitInput::Source::held;
+  known.tensor = real;
+  known.is_wrapped_number = is_wrapped_number(real);
 }
 
 std::vector<Overlap> TraceInputs::segment_overlaps() const {

@@ -90,6 +90,14 @@ void PendingLogCalls::run() {
   calls.clear();
 }
 
+void PendingLogCalls::run_before_throw() {
+  auto is_there = [](const Tensor& t) { return !t.defined() || real_of(t).defined(); };
+  auto missing = std::ranges::find_if(
+      calls, [&](const Call& call) { return !std::ranges::all_of(call.tensors, is_there); });
+  calls.erase(missing, calls.end());
+  run();
+}
+
 int32_t PendingLogCalls::references(const Tensor& fake) const {
   int32_t n = 0;
   for (const Call& call : calls)

@@ -36,6 +36,8 @@ struct PendingLogCalls {
 
   /// Of a body with graph breaks: everything has run, so the logs run with what came out.
   void run();
+  /// Of a body that throws: those are told whose tensors are there, up to the first that has none.
+  void run_before_throw();
   /// How many references to the fake are held here.
   int32_t references(const Tensor& fake) const;
 };

@@ -44,6 +44,12 @@ bool WrittenMemory::holds(const Tensor& real) const {
   return std::ranges::any_of(tensors_, [&](const Tensor& t) { return shares_storage(t, real); });
 }
 
+static bool has_hints_of(const Tensor& fake, const Tensor& real) {
+  const detail::TensorHead *a = fake.head(), *b = real.head();
+  return fake.dim() == real.dim() && std::equal(a->sizes, a->sizes + fake.dim(), b->sizes) &&
+         std::equal(a->strides, a->strides + fake.dim(), b->strides);
+}
+
 void ShownChanges::show(std::span<const Tensor> fakes, const StandIns& stand_ins) {
   for (const Tensor& fake : fakes) {
     Tensor real = stand_ins.real_of(fake);
@@ -52,6 +58,22 @@ void ShownChanges::show(std::span<const Tensor> fakes, const StandIns& stand_ins
           {real, dims_of(real.sizes()), dims_of(real.strides()), real.storage_offset()});
     replace_metadata(real, fake.sizes(), fake.strides(), sym_offset_of(fake));
   }
+}
+
+void ShownChanges::show_arguments(const CallArgs& call, const TraceInputs& inputs) {
+  auto is_argument = [&](const Tensor& fake) {
+    return std::ranges::any_of(inputs.argument_fakes(), [&](const Tensor& argument) {
+      return argument.defined() && same_head(argument, fake);
+    });
+  };
+  auto show_one = [&](const Tensor& fake) {
+    if (!fake.is_fake() || !is_argument(fake)) return;
+    Tensor real = inputs.stand_ins.real_of(fake);
+    if (real.defined() && !has_hints_of(fake, real)) show({&fake, 1}, inputs.stand_ins);
+  };
+  uint64_t written = written_args(call);
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (written >> i & 1) each_tensor(call.args[i], show_one);
 }
 
 void ShownChanges::give_back() {

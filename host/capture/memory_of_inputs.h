@@ -33,8 +33,8 @@ class WrittenMemory {
   std::vector<Tensor> tensors_;
 };
 
-/// Captured tensors that operations of a body in one graph have turned or resized: until the body
-/// ends, it sees what they will be.
+/// Real tensors that operations of a body have turned or resized: arguments, and in one graph captured
+/// tensors. Until the operations run, the body sees what they will be, whose handles it may have.
 class ShownChanges {
  public:
   ShownChanges() = default;
@@ -42,6 +42,8 @@ class ShownChanges {
   ShownChanges(const ShownChanges&) = delete;
   /// They stand for such tensors.
   void show(std::span<const Tensor> fakes, const StandIns& stand_ins);
+  /// Those arguments that the call has changed.
+  void show_arguments(const CallArgs& call, const TraceInputs& inputs);
   /// They are what they are again.
   void give_back();
 

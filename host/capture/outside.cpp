@@ -65,18 +65,33 @@ TensorGuard layout_of(const Tensor& real) {
 
 }  // namespace
 
+static bool is_argument(const TraceInputs& inputs, const Tensor& fake) {
+  return std::ranges::any_of(inputs.argument_fakes(),
+                             [&](const Tensor& t) { return t.defined() && same_head(t, fake); });
+}
+
+// The caller has a handle of an argument, too: the fake goes on as that, since the body would reshape
+// another object for one that it becomes.
+static void renew_argument(const Tensor& fake, const Tensor& real) {
+  replace_metadata(fake, real.sizes(), real.strides(), real.storage_offset());
+  mark_requires_grad(fake, real.requires_grad());
+}
+
 OutsideOfBody::OutsideOfBody(bool shows_fakes) {
   Follower* follower = shows_fakes ? Follower::current() : nullptr;
   Trace* trace = shows_fakes && !follower ? Trace::current() : nullptr;
   if (follower) {
     const Walk& walk = follower->walk();
     walk.each_named([&](const Tensor& real) { name(real); });
-    walk.each_held(
-        [&](uint32_t object, const Tensor& fake) { show(fake, walk.real_of(fake), object); });
+    walk.each_held([&](uint32_t object, const Tensor& fake) {
+      bool is_argument = walk.path().objects()[object].origin.kind == ValueOrigin::Kind::leaf;
+      show(fake, walk.real_of(fake), is_argument, object);
+    });
   }
   if (trace) {
     for (const auto& [real, fake] : trace->inputs().stand_ins.all) name(real);
-    for (const Tensor& fake : trace->held_fakes()) show(fake, concrete_of(fake));
+    for (const Tensor& fake : trace->held_fakes())
+      show(fake, concrete_of(fake), is_argument(trace->inputs(), fake));
   }
   pause_.emplace();
 }
@@ -85,11 +100,14 @@ void OutsideOfBody::name(const Tensor& real) {
   named_.push_back({real, layout_of(real), real.requires_grad()});
 }
 
-void OutsideOfBody::show(const Tensor& fake, const Tensor& real, uint32_t object) {
+void OutsideOfBody::show(const Tensor& fake, const Tensor& real, bool is_argument,
+                         uint32_t object) {
   if (!fake.is_fake() || !real.defined()) return;
   Tensor kept = real;
-  shown_.push_back(
-      {fake, kept, show_as(fake, kept), layout_of(kept), kept.requires_grad(), object});
+  TensorGuard layout = layout_of(kept);
+  bool needs_grad = kept.requires_grad();
+  Tensor before = show_as(fake, kept);
+  shown_.push_back({fake, kept, before, layout, needs_grad, is_argument, object});
 }
 
 bool OutsideOfBody::is_shown(const Tensor& real) const {
@@ -108,7 +126,10 @@ UncompiledChanges OutsideOfBody::end_shows() {
     // What lies otherwise than recorded is no tensor of the recording any more.
     if (end_show(s.fake, s.real, s.before) || is_moved) {
       changes.reshaped.push_back(s.fake);
-      changes.objects.push_back(s.object);
+      if (s.is_argument)
+        renew_argument(s.fake, s.real);
+      else
+        changes.objects.push_back(s.object);
     }
     if (s.real.requires_grad() == s.needed_grad) continue;
     changes.any_other_need = true;
@@ -117,21 +138,45 @@ UncompiledChanges OutsideOfBody::end_shows() {
   return changes;
 }
 
+void change_needs(Trace& trace, std::string_view what, std::source_location where) {
+  trace.graph_break(what, where);
+  trace.inputs().restart();
+  trace.recording_.why_not_followed = message("{} changes what needs a gradient", what);
+}
+
 void forget_named(Trace& trace, std::span<const Tensor> named) {
   if (named.empty()) return;
-  trace.recording_.why_not_followed =
-      "uncompiled code has changed what tensors are that it has captured";
-  trace.inputs().stand_ins.forget(named);
+  trace.recording_.why_not_followed = "uncompiled code has changed what tensors of the body are";
+  TraceInputs& inputs = trace.inputs();
+  std::vector<Tensor> captured;
+  for (const Tensor& real : named) {
+    Tensor fake = inputs.stand_ins.fake_of(real);
+    if (fake.defined() && is_argument(inputs, fake))
+      renew_argument(fake, real);
+    else
+      captured.push_back(real);
+  }
+  inputs.stand_ins.forget(captured);
+}
+
+// What lies otherwise than recorded is no tensor of the recording any more, but for arguments.
+static void note_reshaped(Trace& trace, const Tensor& fake) {
+  TraceInputs& inputs = trace.inputs();
+  Tensor real = concrete_of(fake);
+  if (is_argument(inputs, fake)) return forget_named(trace, {&real, 1});
+  escape(fake, real, inputs.is_made_here(fake));
+}
+
+// A segment that begins here has met arguments as they were.
+static void meet_anew(Trace& trace) {
+  if (recorder_of_thread().graph().nodes().empty()) trace.inputs().restart();
 }
 
 // Code has run between two segments of a recording.
 static void note_changes(Trace& trace, const UncompiledChanges& changes) {
-  TraceInputs& inputs = trace.inputs();
-  for (const Tensor& fake : changes.reshaped)
-    escape(fake, Tensor(concrete_of(fake)), inputs.is_made_here(fake));
+  for (const Tensor& fake : changes.reshaped) note_reshaped(trace, fake);
   forget_named(trace, changes.named);
-  // A segment that begins here has met arguments as they were.
-  if (changes.any() && recorder_of_thread().graph().nodes().empty()) inputs.restart();
+  if (changes.any()) meet_anew(trace);
 }
 
 OutsideOfBody::~OutsideOfBody() {
@@ -162,11 +207,12 @@ class WrittenOutside {
           if (t.defined()) written_.push_back({t, real_of(t), layout_of(real_of(t))});
         });
   }
-  void note_reshaped(Trace& trace) const {
+  void note_changes(Trace& trace) const {
     for (const Written& w : written_) {
       if (matches(w.layout, w.real)) continue;
-      if (w.given.is_fake()) escape(w.given, w.real, trace.inputs().is_made_here(w.given));
+      if (w.given.is_fake()) note_reshaped(trace, w.given);
       forget_named(trace, {&w.real, 1});
+      meet_anew(trace);
     }
   }
 
@@ -179,6 +225,16 @@ class WrittenOutside {
 };
 
 }  // namespace
+
+// What the body knows as `made`, which is one of the arguments where the operation is in place; null for
+// others.
+static const Tensor* given_as(const CallArgs& call, std::span<const Value> reals,
+                              const Tensor& made) {
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (reals[i].tag == Tag::tensor && same_head(*reals[i].as<Tensor>(), made))
+      return call.args[i].as<Tensor>();
+  return nullptr;
+}
 
 // Runs what is pending, then the operation itself.
 void Trace::run_outside(const CallArgs& call, bool is_between_segments) {
@@ -195,14 +251,15 @@ void Trace::run_outside(const CallArgs& call, bool is_between_segments) {
     OutsideOfBody outside(shows_fakes);
     dispatch(*call.op, args.data(), call.n_args, call.results, call.n_results);
   }
+  if (written) written->note_changes(*this);
   PauseRecording pause;
-  if (written) written->note_reshaped(*this);
   if (is_between_segments) return;
   if (forgets_history(*call.op)) set_need(inputs_, *call.args[0].as<Tensor>(), false);
   for (uint32_t r = 0; r < call.n_results; ++r) {
     if (call.results[r].tag != Tag::tensor_owned) continue;
     Tensor made = take<Tensor>(call.results[r]);
-    call.results[r] = Value::own(inputs_.fake_for_result(made));
+    const Tensor* given = given_as(call, args, made);
+    call.results[r] = Value::own(given ? Tensor(*given) : inputs_.fake_for_result(made));
   }
 }
 
@@ -223,6 +280,16 @@ std::vector<Tensor> Trace::escaped_of(std::vector<Tensor> fakes,
     return fake.head()->references.load() <= ours;
   });
   return fakes;
+}
+
+bool has_done_nothing(Trace& trace, std::span<const Tensor> results) {
+  if (trace.is_on_tape()) {
+    trace.gradients_.give_back();
+    TouchedGradients::end_tape(trace.recorder_.live_fakes());
+  }
+  const Recording& so_far = trace.recording_;
+  return !so_far.has_graph_breaks() && so_far.segments.empty() &&
+         trace.escaped_of(trace.recorder_.live_fakes(), results).empty();
 }
 
 namespace {

@@ -29,9 +29,9 @@ class RecordingItself {
 
 /// What code between two segments has changed of the tensors of a body.
 struct UncompiledChanges {
-  bool any_other_need = false;  ///< of a tensor that the body holds: it has this need from here on
-  std::vector<uint32_t> objects;  ///< of the path that is followed, parallel to `reshaped`
-  std::vector<Tensor> reshaped;   ///< fakes that lie otherwise than recorded
+  bool any_other_need = false;   ///< of a tensor that the body holds: it has this need from here on
+  std::vector<Tensor> reshaped;  ///< fakes that lie otherwise than recorded
+  std::vector<uint32_t> objects;  ///< of the path that is followed: `reshaped` without arguments
   std::vector<Tensor> named;      ///< real tensors that have been recorded as something else
   bool any() const { return any_other_need || !reshaped.empty() || !named.empty(); }
 };
@@ -51,6 +51,7 @@ class OutsideOfBody {
     Tensor fake, real, before;
     TensorGuard layout;  // of `real`
     bool needed_grad;
+    bool is_argument;
     uint32_t object;  // of the path that is followed
   };
   // A real tensor that the body has named, and what segments take for granted of it.
@@ -60,7 +61,7 @@ class OutsideOfBody {
     bool needed_grad;
   };
   void name(const Tensor& real);
-  void show(const Tensor& fake, const Tensor& real, uint32_t object = 0);
+  void show(const Tensor& fake, const Tensor& real, bool is_argument, uint32_t object = 0);
   bool is_shown(const Tensor& real) const;
   UncompiledChanges end_shows();
 

@@ -1,6 +1,8 @@
 // Running what did not fail.
 #include "capture/rescue.h"
 
+#include "capture/inputs.h"
+#include "core/tensor/stand_in.h"
 #include "graph/interpret.h"
 #include "graph/passes/aliasing.h"
 
@@ -56,6 +58,18 @@ std::exception_ptr run_or_rescue(FunctionRef<void()> code, const std::shared_ptr
     std::exception_ptr failure = std::current_exception();
     compute_until_failure(graph, inputs, symbols, outputs);
     return failure;
+  }
+}
+
+void give_back_variables(const TraceInputs& inputs, const detail::Body& body,
+                         std::span<const Tensor> lost) {
+  for (const ImplicitInput& met : inputs.implicit) {
+    if (!met.address) continue;
+    auto* variable = const_cast<Tensor*>(met.address);
+    // It may be known from another call, whose closure lay elsewhere.
+    if (!locate(*variable, body, inputs.modules.all()).address) continue;
+    auto is_held = [&](const Tensor& t) { return variable->defined() && same_head(t, *variable); };
+    if (std::ranges::any_of(lost, is_held)) *variable = met.tensor;
   }
 }
 

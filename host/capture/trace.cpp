@@ -6,9 +6,9 @@
 #include "capture/lazy_numbers.h"
 #include "capture/op_logs.h"
 #include "capture/outside.h"
-#include "capture/renamed.h"
 #include "capture/rescue.h"
 #include "capture/tape/run_again.h"
+#include "capture/tape/views_outside.h"
 #include "capture/watch_symbols.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
@@ -51,19 +51,6 @@ bool stays_outside(const OpEntry& op, bool fullgraph) {
           "with .pt2_compliant() if its functions are pure, or set the flag to false",
           op.name);
   return refused || is_kept_recurrent(op);
-}
-
-// Those on numbers of the body, over another recording of the same call. False where it lacks one.
-bool keep_conditions(std::span<const Expr* const> conditions,
-                     const std::shared_ptr<const ShapeEnv>& from, Recording& recording) {
-  if (conditions.empty()) return true;
-  const ShapeEnv& env = *recording.shape_env;
-  Renamed renamed(*from, env);
-  std::vector<const Expr*> symbols = argument_symbols(env);
-  return std::ranges::all_of(conditions, [&](const Expr* condition) {
-    const Expr* mine = renamed(condition);
-    return mine && recording.guards.add_number_condition(env, symbols, mine);
-  });
 }
 
 // The history of what the segment has not made lies outside of the graph.
@@ -168,10 +155,14 @@ void Trace::set_hooks() {
     turns_.pass(recorder_.graph().node(id));
     inputs_.check_writes(call);
     inputs_.written.note(call, inputs_.stand_ins);
+    if (give_histories_to_views(recorder_, call))
+      recording_.why_not_followed =
+          message("{} gives views of the program a history", call.op->name);
     note_places(inputs_, call);
     mutates_ = mutates_ || has_effect(*call.op, {call.args, call.n_args});
     has_mutated_ = has_mutated_ || mutates_;
     symbols_.emit_asserts();
+    inputs_.shown.show_arguments(call, inputs_);
     if (auto changed = inputs_.captured_changed_by(call); fullgraph)
       inputs_.shown.show(changed, inputs_.stand_ins);
     else if (!changed.empty())
@@ -217,12 +208,6 @@ void Trace::break_because(std::string reason) {
   if (!recording_.has_graph_breaks()) recording_.break_reason = std::move(reason);
   ++recording_.n_graph_breaks;
   flush();
-}
-
-void change_needs(Trace& trace, std::string_view what, std::source_location where) {
-  trace.graph_break(what, where);
-  trace.inputs().restart();
-  trace.recording_.why_not_followed = message("{} changes what needs a gradient", what);
 }
 
 // `origin`: of the tensor that is looked at; of the outputs so far, `n_made`, it may be one of `last`.
@@ -276,6 +261,7 @@ void Trace::flush() {
   RecordingItself asserts_and_numbers;
   symbols_.emit_asserts();
   if (recorder_.graph().nodes().empty()) return;
+  inputs_.shown.give_back();
   std::vector<Tensor> alive;
   for (Tensor& fake : recorder_.live_fakes()) {
     ValueId id = impl_of(fake)->extra->trace_value;
@@ -314,6 +300,7 @@ void Trace::flush() {
   if (failure) recording_.why_not_followed = "an operation has failed";
   turns_.add(segment.graph);
   recording_.segments.push_back(std::move(segment));
+  inputs_.written.clear();
   for (size_t i = 0; i < n_alive; ++i) {
     impl_of(alive[i])->ensure_extra().concrete = results[i];
     if (results[i].defined() && results[i].requires_grad()) mark_requires_grad(alive[i], true);
@@ -330,9 +317,6 @@ void Trace::resume(const Recording& left, const Path& path, size_t n_parts, cons
   constexpr size_t most_kept = 8;
   if (recording_.earlier_guards.size() > most_kept)
     recording_.why_not_followed = "its segments are from too many recordings";
-  for (const NumberGuard& guard : left.guards.numbers_of_body)
-    earlier_conditions_.insert(earlier_conditions_.end(), guard.conditions.begin(),
-                               guard.conditions.end());
   earlier_env_ = left.shape_env;
   inputs_.restart();
   has_mutated_ = true;
@@ -351,7 +335,12 @@ void Trace::resume(const Recording& left, const Path& path, size_t n_parts, cons
     inputs_.add_known(frame.slots[slot],
                       frame.objects[path.object_at({ValueOrigin::Kind::implicit, slot})],
                       left.implicit[slot]);
-  for (size_t i = 0; i < path.numbers_before(n_steps_); ++i) {
+  const size_t n_numbers = path.numbers_before(n_steps_);
+  const auto& guards = left.guards.numbers_of_body;
+  for (const NumberGuard& guard : std::span(guards).first(std::min(n_numbers, guards.size())))
+    earlier_conditions_.insert(earlier_conditions_.end(), guard.conditions.begin(),
+                               guard.conditions.end());
+  for (size_t i = 0; i < n_numbers; ++i) {
     const Path::BodyNumber& number = path.numbers()[i];
     numbers_.give(number.place,
                   Value::make(number.kind, static_cast<uint64_t>(frame.numbers[i])).number());
@@ -388,8 +377,9 @@ Recording Trace::run(const detail::Body& body) {
     changes.undo();
     throw;
   } catch (...) {
+    hide_refusal(changes, [&] { return has_done_nothing(*this, results.tensors); });
     failed();
-    throw;
+    rethrow_unhidden();
   }
 }
 
@@ -400,14 +390,18 @@ void Trace::failed() {
   std::vector<Tensor> kept = escaped_of(recorder_.live_fakes(), {});
   std::exception_ptr failure;
   try {
-    if (mutates_ || gradients_.has_any() || !kept.empty()) flush();
+    if (mutates_ || gradients_.has_any() || !kept.empty() || !log_calls_.calls.empty()) flush();
+    log_calls_.run_before_throw();
   } catch (...) {
     failure = std::current_exception();
   }
-  for (const auto& list : {kept, escaped_of(recorder_.earlier_fakes(), {})})
-    for (const Tensor& fake : list)
-      if (Tensor real = concrete_of(fake); real.defined())
-        escape(fake, real, inputs_.is_made_here(fake));
+  std::ranges::copy(escaped_of(recorder_.earlier_fakes(), {}), std::back_inserter(kept));
+  std::erase_if(kept, [&](const Tensor& fake) {
+    Tensor real = concrete_of(fake);
+    if (real.defined()) escape(fake, real, inputs_.is_made_here(fake));
+    return real.defined();
+  });
+  give_back_variables(inputs_, *body_, kept);
   gradients_.leave_computed();
   if (failure) std::rethrow_exception(failure);
 }

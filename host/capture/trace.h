@@ -128,6 +128,7 @@ class Trace {
  private:
   friend class TraceScope;
   friend void change_needs(Trace& trace, std::string_view what, std::source_location where);
+  friend bool has_done_nothing(Trace& trace, std::span<const Tensor> results);
   friend void forget_named(Trace& trace, std::span<const Tensor> named);
   friend void start_tape(Trace& trace);
   void set_hooks();
@@ -171,6 +172,9 @@ class Trace {
 /// Ends the segment, since another tensor needs a gradient from here on: what was recorded before
 /// knows nothing of it, and no later run is held against it.
 void change_needs(Trace& trace, std::string_view what, std::source_location where);
+/// The body has thrown. Whether it may run once more: no segment has run, and nobody keeps a fake but
+/// `results`.
+bool has_done_nothing(Trace& trace, std::span<const Tensor> results);
 
 /// Code of the program has changed what these real tensors are, which the body has named: where it
 /// names them again they are others, and no later run is held against the recording.

@@ -23,6 +23,7 @@ int compile(CompileOptions options, const Globals& globals) {
   require(graph_file_kind(options.model) == GraphFileKind::archive,
           "{}: expected a .pt2 archive, which has the weights and names that a program needs",
           options.model);
+  require(options.output != "-", "-o -: compiled code goes into a file; name one, such as m.tenon");
   std::vector<std::string> given;
   if (!options.backend.empty()) given.push_back(options.backend);
   std::string backend = backend_names(given)[0];
@@ -46,7 +47,8 @@ int compile(CompileOptions options, const Globals& globals) {
     print_json(document);
     return 0;
   }
-  std::string cpu = document["cpu"].is_text() ? " for " + document["cpu"].text() : "";
+  std::string cpu = document["cpu"].is_text() ? document["cpu"].text() : "";
+  if (!cpu.empty()) cpu = " for " + cpu;
   print(message("{}: {} bytes, code of {}{}, compiled in {} ms\n", options.output, bytes, backend,
                 cpu, std::round(model.runner->compile_ms() * 10) / 10));
   return 0;

@@ -106,6 +106,7 @@ extern constinit const Verb verb_completion{
     .name = "completion",
     .summary = "writes the completion of this command for a shell",
     .example = "source <(tenon completion bash)",
-    .build = build_completion};
+    .build = build_completion,
+    .reads_flags = false};
 
 }  // namespace tenon::cli

@@ -66,6 +66,8 @@ std::string reason_of(const FlagInfo& flag) {
 }
 
 int list(const ConfigOptions& options, const Globals& globals) {
+  require(!globals.json || !(options.toml || options.cpp),
+          "--json with --toml or --cpp: stdout holds one of them; choose one");
   if (options.toml) return print(config::save()), 0;
   if (options.cpp) return print(config::save_as_cpp()), 0;
   std::vector<FlagInfo> flags = chosen(options);
@@ -144,11 +146,16 @@ int write(const ConfigOptions& options, const Globals& globals) {
 }
 
 int check(const ConfigOptions& options, const Globals& globals) {
-  config::check_file(options.path);
-  if (globals.json)
-    print_json({{"schema", 1}, {"file", options.path}, {"ok", true}});
-  else
-    print(options.path + ": no mistakes\n");
+  std::vector<std::string> tolerated = config::check_file(options.path);
+  if (globals.json) {
+    Json warnings = Json::Array{};
+    for (std::string& text : tolerated) warnings.items().push_back(std::move(text));
+    print_json(
+        {{"schema", 1}, {"file", options.path}, {"ok", true}, {"warnings", std::move(warnings)}});
+    return 0;
+  }
+  for (const std::string& text : tolerated) print(options.path + ": " + text + "\n");
+  if (tolerated.empty()) print(options.path + ": no mistakes\n");
   return 0;
 }
 

@@ -182,7 +182,8 @@ Json declined_facts(const DeclineObserver& observer) {
 void add_code_facts(const std::string& statistics, const DeclineObserver& observer, Json& facts) {
   facts["declined"] = declined_facts(observer);
   facts["pieces"] = piece_facts(observer.pieces());
-  if (!statistics.empty()) facts["artifact"] = formats::json_or_null(statistics);
+  Json said = formats::json_or_null(statistics);
+  if (said.is_object()) facts["artifact"] = std::move(said);  // a plugin may write anything
 }
 
 void compile(const std::shared_ptr<Graph>& graph, const BackendInfo& backend,

@@ -96,7 +96,7 @@ int run_verb(const Verb& verb, Arguments arguments) {
   ReadLine line = read_line(verb, options_of(verb, globals, action), std::move(arguments));
   if (!line.help.empty()) return print(line.help), 0;
   if (!line.problem.empty()) return fail_usage(line.problem);
-  apply(globals, verb);
+  if (verb.reads_flags) apply(globals, verb);
   // The terminal of a program that is traced is its own; a child leaves the line to its parent.
   bool has_terminal = verb.name != "trace" && !is_child;
   ProgressLine progress(message("tenon {}", verb.name), has_terminal && !globals.quiet);

@@ -112,6 +112,7 @@ extern constinit const Verb verb_man{.name = "man",
                                      .summary = "writes the manual page",
                                      .example = "tenon man | man -l -",
                                      .build = build_man,
-                                     .hidden = true};
+                                     .hidden = true,
+                                     .reads_flags = false};
 
 }  // namespace tenon::cli

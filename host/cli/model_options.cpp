@@ -42,7 +42,13 @@ std::vector<std::string> backend_names(const std::vector<std::string>& given) {
 }
 
 void leave_stdout_to_json() {
-  config::presume("print.to", std::string("stderr"), "JSON on stdout");
+  for (const char* key : {"explain.to", "print.to"})
+    config::presume(key, std::string("stderr"), "JSON on stdout");
+}
+
+void require_file_beside_json(const std::string& output, const Globals& globals) {
+  require(output != "-" || !globals.json,
+          "-o -: with --json stdout holds one JSON document; name a file, or leave --json out");
 }
 
 LoadedModel load_model(const std::string& path, const ModelOptions& options,

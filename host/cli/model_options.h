@@ -21,6 +21,8 @@ Device device_of(const ModelOptions& options);
 std::vector<std::string> backend_names(const std::vector<std::string>& given);
 /// Backends that print do so on stderr, unless a flag says otherwise: for JSON on stdout.
 void leave_stdout_to_json();
+/// Throws UserError for `-o -` beside --json, which would be two documents on stdout.
+void require_file_beside_json(const std::string& output, const Globals& globals);
 
 /// The archive, or the file of compiled code, ready to run.
 struct LoadedModel {

@@ -3,6 +3,7 @@
 
 #include "config/flag_def.h"
 #include "core/error.h"
+#include "core/joined.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -41,10 +42,24 @@ void declare(CLI::App& app, const Options& options) {
   if (!options.example.empty()) app.footer("Example:\n  " + options.example);
 }
 
-void add_names(const Options& options, std::vector<std::string>& names) {
+// The options that the verb takes, and the chosen one of its own verbs.
+void add_names(const Options& options, const CLI::App& app, std::vector<std::string>& names) {
   for (const Option& option : options.options)
     for (const std::string& name : dashed_names(option)) names.push_back(name);
-  for (const Options& verb : options.verbs) add_names(verb, names);
+  for (const CLI::App* chosen : app.get_subcommands())
+    for (const Options& verb : options.verbs)
+      if (verb.name == chosen->get_name()) add_names(verb, *chosen, names);
+}
+
+// "config lst", or nothing where one of several verbs belongs.
+std::string verb_message(const Verb& verb, const Options& options,
+                         const std::vector<std::string>& left) {
+  std::vector<std::string> known;
+  for (const Options& inner : options.verbs) known.push_back(inner.name);
+  if (left.empty() || left.front().starts_with('-'))
+    return message("{}: expected one of {}", verb.name, joined(known));
+  return message("{}: there is no verb '{} {}'; the nearest are {}", verb.name, verb.name,
+                 left.front(), nearest_names(left.front(), known));
 }
 
 // What is wrong with a command line, in our words where CLI11 does not help.
@@ -53,13 +68,16 @@ std::string usage_message(const Verb& verb, const Options& options, const CLI::A
   std::string hint = message("; see tenon {} --help", verb.name);
   bool extras = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
   std::vector<std::string> left = app.remaining(true);
+  bool lacks_verb = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) &&
+                    !options.verbs.empty() && app.get_subcommands().empty();
+  if (lacks_verb) return verb_message(verb, options, left) + hint;
   if (!extras || left.empty()) return message("{}: {}{}", verb.name, error.what(), hint);
   const std::string& first = left.front();
   if (!first.starts_with('-'))
     return message("{}: unexpected argument '{}'{}", verb.name, first, hint);
   std::string name = first.substr(0, first.find('='));
   std::vector<std::string> known{"--help", "-h"};
-  add_names(options, known);
+  add_names(options, app, known);
   return message("{}: there is no option {}; the nearest are {}{}", verb.name, name,
                  nearest_names(name, known), hint);
 }

@@ -125,6 +125,7 @@ void add_memory(HtmlPage& page, const MeasuredModel& m) {
 
 int report_model(const ReportOptions& options, const Globals& globals) {
   if (globals.json) leave_stdout_to_json();
+  require_file_beside_json(options.output, globals);
   constexpr double seconds = 0.5;
   Json facts = explain_model(options.model, options.backend, options.archive);
   const std::string backend = facts["backend"]["name"].text();

@@ -47,6 +47,7 @@ struct Verb {
   Action (*build)(Options& app) = nullptr;  ///< declares the options
   bool hidden = false;                      ///< left out of the list of verbs
   bool judges_plugins = false;              ///< tells what is wrong with files of --plugin itself
+  bool reads_flags = true;                  ///< false: works beside broken files of flags, too
 };
 
 /// All verbs in the order of `tenon --help`.

@@ -1,6 +1,7 @@
 // What was captured, as log artifacts.
 #include "compile/captured_logs.h"
 
+#include "config/flags.h"
 #include "core/error.h"
 #include "graph/passes/aliasing.h"
 #include "graph/text/print.h"
@@ -57,7 +58,19 @@ void log_captured(const Graph& graph) {
   if (report::artifact_enabled("graph_sizes")) write("graph_sizes", title, size_table(graph));
 }
 
+// The graph of a whole step is no joint graph: its gradients are written out where backward() is called.
+static void warn_of_skipped_pass(const Recording& recording) {
+  const std::string& pass = config::flags().functorch.joint_custom_pass;
+  if (recording.has_backward && !pass.empty())
+    report::warn_once(
+        "joint pass " + pass, "aot",
+        message("functorch.joint_custom_pass: pass '{}' does not run over bodies that "
+                "call backward(); call backward() outside of the compiled callable",
+                pass));
+}
+
 void log_recording(const std::string& name, const Recording& recording) {
+  warn_of_skipped_pass(recording);
   for (std::string_view artifact : {"guards", "verbose_guards"})
     if (report::artifact_enabled(artifact))
       write(artifact, "version " + name, recording.guards.to_text());

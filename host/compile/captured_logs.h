@@ -12,7 +12,8 @@ namespace tenon {
 
 /// Artifacts graph, graph_code and graph_sizes.
 void log_captured(const Graph& graph);
-/// Artifacts guards, verbose_guards and side_effects. `name`: of the version, for their titles.
+/// Artifacts guards, verbose_guards and side_effects. `name`: of the version, for their titles. Warns
+/// once of a pass that does not run over the recording.
 void log_recording(const std::string& name, const Recording& recording);
 
 }  // namespace tenon

@@ -9,6 +9,7 @@
 #include "compile/captured_logs.h"
 #include "compile/explain.h"
 #include "compile/replay.h"
+#include "compile/segments.h"
 #include "compile/site_settings.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
@@ -31,21 +32,32 @@ using detail::Site;
 
 namespace {
 
-void check_symbols(const Recording& recording) {
-  if (!config::flags().dynamo.allow_ignore_mark_dynamic) recording.shape_env->check_constraints();
+// False where dynamo.suppress_errors hides that the recording breaks what marks say of sizes.
+bool keeps_marks(Site& site, const Recording& recording) {
+  try {
+    if (!config::flags().dynamo.allow_ignore_mark_dynamic) recording.shape_env->check_constraints();
+  } catch (const Error& error) {
+    if (!hides_error(site, std::nullopt, error.what())) throw;
+    return false;
+  }
   log_specializations(*recording.shape_env);
+  return true;
 }
 
-void compile_code(Site& site, Entry& entry) {
+// False where the graph runs op by op, since dynamo.suppress_errors hides that there is no code.
+bool compile_code(Site& site, Entry& entry) {
   Recording& recorded = entry.recorded;
-  if (!recorded.has_code) return;
+  if (!recorded.has_code) return true;
   // A graph with a backward of its own: nothing of it goes on the tape.
   EnableGradGuard mode(thread_modes.grad_enabled && !recorded.has_backward);
-  entry.artifact = compile_for(site, recorded.graph);
+  MadeCode made = make_code(site, recorded.graph);
+  entry.artifact = std::move(made.artifact);
+  if (!made.is_compiled) return false;
   exclude_older(site, entry);
   // What the backend took for granted about sizes is checked like the rest.
   recorded.guards.add_backend_conditions(backend_of(site), *recorded.shape_env,
                                          entry.artifact->guards);
+  return true;
 }
 
 void note_sizes(report::CompileRecord& record, const Site& site, const Entry& entry) {
@@ -105,13 +117,18 @@ void take_slots(Entry& entry) {
   entry.recorded.same_tensors.clear();
 }
 
+struct VersionOfRecording {
+  std::shared_ptr<Entry> entry;
+  bool is_compiled = true;  ///< else it serves this call only
+};
+
 // The version of a recording: an equal one, or a new one.
-Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
+VersionOfRecording version_of(Site& site, const Leaves& leaves, Recording recording) {
   std::lock_guard lock(site.changing);
   site.memory.join(recording.given);
   if (Entry* known = equal_version(site, recording, leaves)) {
     if (known->replays()) known->add_course(std::move(recording));
-    return *known;
+    return {site.versions.shared(*known)};
   }
   std::string id = message("{}/{}", site.number, site.attempts.load());
 
@@ -121,7 +138,7 @@ Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
 
   // Differentiate, remove mutation, decompose, cut in two, and let the backend turn that into code
   // (compile_graph.cpp).
-  compile_code(site, *entry);
+  if (!compile_code(site, *entry)) return {std::move(entry), false};
   log_recording(entry->id, entry->recorded);
   tell_unit(site, *entry);
 
@@ -131,28 +148,34 @@ Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
 
   // From here on the entry serves.
   ++site.attempts;
-  return site.versions.add(std::move(entry));
+  site.versions.add(entry);
+  return {std::move(entry)};
 }
 
 }  // namespace
 
 void serve_recording(Site& site, Recording recording, const Leaves& leaves, CallResult& result) {
   RulesOfRecording rules{recording.shape_env};
-  check_symbols(recording);
+  if (!keeps_marks(site, recording)) {
+    note_eager_call(site, Eager::suppressed_error);
+    return finish_call(site, std::move(recording), leaves, result, CodeOf::interpreter);
+  }
   bool has_run = recording.has_graph_breaks();
+  if (has_run) note_segments(site, recording);
   if (has_run) give_results(recording, result);
   std::vector<Tensor> slots = recording.captured();
   std::vector<int64_t> numbers = recording.given.words;
   autograd::TapeRequests requests = recording.requests;
   std::vector<LogCall> log_calls = recording.log_calls;
-  Entry& entry = version_of(site, leaves, std::move(recording));
-  if (auto* watch = report::CompileWatch::current()) {
-    note_sizes(watch->record(), site, entry);
-    watch->finish(entry.replays() ? "replays" : "compiled");
+  auto [entry, is_compiled] = version_of(site, leaves, std::move(recording));
+  if (auto* watch = report::CompileWatch::current(); watch && is_compiled) {
+    note_sizes(watch->record(), site, *entry);
+    watch->finish(entry->replays() ? "replays" : "compiled");
   }
   if (has_run) return;
+  if (!is_compiled) note_eager_call(site, Eager::suppressed_error);
   autograd::RequestsOfCall brings(requests);
-  entry.run({leaves, slots, numbers, &log_calls}, result);
+  entry->run({leaves, slots, numbers, &log_calls}, result);
 }
 
 namespace {
@@ -164,7 +187,7 @@ struct FlagsOfMiss {
       : options(site.flags), overrides(flag_override(site.number)) {}
 };
 
-void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
+void serve_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   if (is_given_up(site)) return run_eagerly(site, body);
   std::optional<FlagsOfMiss> flags;
 
@@ -178,22 +201,23 @@ void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& res
     if (serve_by_version(site, leaves, body, result)) return;
   }
   if (then == Miss::replay) return replay_body(site, leaves, body, result);
+  if (then == Miss::eager) return run_eagerly(site, body);
   const auto constants = std::make_shared<Constants>();
-  auto compile = [&] {
-    report::CompileWatch watch(message("{}/{}", site.number, site.attempts.load()),
-                               display_name(site));
-    ConstantsScope scope(&constants);
+  report::CompileWatch watch(message("{}/{}", site.number, site.attempts.load()),
+                             display_name(site));
+  ConstantsScope scope(&constants);
 
-    // Run the callable once on fake tensors; each operation becomes a node, each assumption a
-    // guard.
-    Recording recording = record_body(site, leaves, body);
-    note_recording(site, recording);
+  // Run the callable once on fake tensors; each operation becomes a node, each assumption a guard.
+  Recording recording = record_body(site, leaves, body);
+  note_recording(site, recording);
 
-    // Lower, cut, compile, run; what was compiled serves later calls.
-    serve_recording(site, std::move(recording), leaves, result);
-  };
-  if (then == Miss::compile && compile_or_suppress(site, compile)) return;
-  run_eagerly(site, body);
+  // Lower, cut, compile, run; what was compiled serves later calls.
+  serve_recording(site, std::move(recording), leaves, result);
+}
+
+// Errors of recording may be hidden (limits.cpp).
+void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
+  serve_or_run_eagerly(site, body, [&] { serve_miss(site, leaves, body, result); });
 }
 
 const struct FillSlots {

@@ -1,12 +1,14 @@
 // explain(): the text about a compiled callable, and what one call of a callable shows.
 #include "compile/explain.h"
 
+#include "capture/outside.h"
 #include "compile/site_settings.h"
 #include "compile/told.h"
 #include "core/error.h"
 #include "graph/text/print.h"
 #include "ops/op_table.h"
 #include "runtime/limits.h"
+#include "runtime/stance.h"
 
 #include <mutex>
 #include <sstream>
@@ -81,6 +83,10 @@ struct ExplainScope::State {
   Explanation found;
   const Site* site = nullptr;  // the first one that compiles
   State* outer = nullptr;
+  // Scopes and stances that the program is in would leave nothing to tell.
+  RecordingItself in_no_scope;
+  bool ignored_stance = std::exchange(ignores_stance, true);
+  ~State() { ignores_stance = ignored_stance; }
 };
 
 static thread_local ExplainScope::State* explaining = nullptr;
@@ -95,6 +101,9 @@ Options explaining_options() {
   Options options;
   options.backend = "eager";
   options.name = "explain";
+  options.options = {{"dynamo.disable", "false"},
+                     {"dynamo.minimum_call_count", "1"},
+                     {"dynamo.recompile_limit", "256"}};
   return options;
 }
 

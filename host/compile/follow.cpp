@@ -1,6 +1,7 @@
 // Calls whose bodies run along a path: the glue between a follower and its call site.
 #include "capture/follow/follow.h"
 
+#include "capture/tape/run_again.h"
 #include "compile/replay.h"
 #include "compile/segments.h"
 #include "config/flags.h"
@@ -73,10 +74,16 @@ struct LateRecording {
   config::OptionScope overrides;
   std::string difference;
   report::CompileWatch watch;
+  int64_t n_compiles;  // of the site, before
   LateRecording(const Site& site, std::string how_it_differs)
       : overrides(flag_override(site.number)),
         difference(std::move(how_it_differs)),
-        watch(message("{}/{}", site.number, site.attempts.load()), display_name(site)) {}
+        watch(message("{}/{}", site.number, site.attempts.load()), display_name(site)),
+        n_compiles(site.compiles) {}
+  /// Whether its segments have needed no new code: then it is one more course of the body.
+  bool has_compiled_nothing(const Site& site, const Recording& recording) const {
+    return recording.has_graph_breaks() && site.compiles == n_compiles && !compiles_nothing_new();
+  }
 };
 
 void give_followed(Site& site, const Versions& versions, const PathVersion& version,
@@ -99,9 +106,7 @@ void give_followed(Site& site, const Versions& versions, const PathVersion& vers
       ->run({leaves, follower.slots(), follower.numbers()}, result);
 }
 
-void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
-               CallResult& result) {
-  if (first.rests()) return run_eagerly(site, body);
+void follow(Site& site, Entry& first, const Leaves& leaves, const Body& body, CallResult& result) {
   std::optional<config::OptionScope> options;
   if (site.flags) options.emplace(site.flags);
   Versions versions{site, first, leaves};
@@ -110,10 +115,15 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
   std::unique_ptr<LateRecording> late;
   auto others = [&] { return versions.others(); };
   std::shared_ptr<const SegmentCode> like_it;
+  Eager part_is_eager = Eager::none;
   auto find = [&](const Segment& segment, std::span<const int64_t> symbols) {
-    if (segment.code->serves(symbols, segment.overlaps)) return segment.code.get();
-    like_it = code_of_equal(site, segment, symbols);
-    return like_it.get();
+    const SegmentCode* code = segment.code.get();
+    if (!code->serves(symbols, segment.overlaps)) {
+      like_it = code_of_equal(site, segment, symbols);
+      code = like_it.get();
+    }
+    if (code && code->because != Eager::none) part_is_eager = code->because;
+    return code;
   };
   auto holds = [&](const PathVersion& version, std::span<const Tensor> slots) {
     return static_cast<const Entry*>(version.owner)->serves_followed({leaves, slots});
@@ -130,13 +140,19 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
     follower.run(body);
   } catch (const WantsTape&) {
     return serve_recording(site, record_body(site, leaves, body), leaves, result);
+  } catch (const RunsAsItIs&) {
+    first.n_rest.store(UINT32_MAX, std::memory_order_relaxed);  // it would begin twice in each call
+    throw;
   }
   if (const PathVersion* version = follower.version()) {
     first.n_left.store(0, std::memory_order_relaxed);
+    if (part_is_eager != Eager::none) note_eager_call(site, part_is_eager);
     return give_followed(site, versions, *version, follower, leaves, result);
   }
   Recording recording = std::move(follower.recording());
   note_recording(site, recording);
+  if (late->has_compiled_nothing(site, recording))
+    return serve_recording(site, std::move(recording), leaves, result);
   auto has_come = [&] {
     return !recording.has_graph_breaks() && equal_version(site, recording, leaves);
   };
@@ -150,6 +166,12 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
   first.note_left();
   note_eager_call(site);
   finish_call(site, std::move(recording), leaves, result, CodeOf::interpreter);
+}
+
+void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
+               CallResult& result) {
+  if (first.rests()) return run_eagerly(site, body);
+  serve_or_run_eagerly(site, body, [&] { follow(site, first, leaves, body, result); });
 }
 
 const bool installed_follow_entry = (follow_entry_slot = &on_follow, true);

@@ -1,6 +1,7 @@
 // Recordings for entries, for single calls, and for verifying an entry.
 #include "compile/replay.h"
 
+#include "capture/tape/run_again.h"
 #include "capture/trace.h"
 #include "compile/explain.h"
 #include "compile/segments.h"
@@ -9,6 +10,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "report/compile_record.h"
+#include "runtime/limits.h"
 #include "runtime/repro.h"
 #include "runtime/verify.h"
 
@@ -70,8 +72,18 @@ std::unique_ptr<Trace> new_trace(Site& site, const Leaves& leaves, const Path* l
 
 namespace {
 
+// What marks forbid is found before the body runs.
+std::unique_ptr<Trace> trace_or_hide(Site& site, const Leaves& leaves, const Entry* like) {
+  try {
+    return trace_like(site, leaves, nullptr, like);
+  } catch (const Error&) {
+    if (auto hidden = hidden_refusal()) throw *hidden;
+    throw;
+  }
+}
+
 Recording record_once(Site& site, const Leaves& leaves, const Body& body, const Entry* like) {
-  std::unique_ptr<Trace> trace = trace_like(site, leaves, nullptr, like);
+  std::unique_ptr<Trace> trace = trace_or_hide(site, leaves, like);
   auto* watch = report::CompileWatch::current();
   try {
     return trace->run(body);
@@ -86,6 +98,9 @@ Recording record_once(Site& site, const Leaves& leaves, const Body& body, const 
 
 Recording record_body(Site& site, const Leaves& leaves, const Body& body, const Entry* like) {
   report::PhaseScope phase("trace");
+  std::optional<config::InheritPatches>
+      as_then;  // under other flags a body may be recorded otherwise
+  if (like) as_then.emplace(like->flags);
   try {
     return record_once(site, leaves, body, like);
   } catch (const WantsTape&) {  // the site knows from now on
@@ -112,23 +127,37 @@ void give_results(Recording& recording, CallResult& result) {
   result.numbers = recording.output_numbers;
 }
 
+namespace {
+
+std::shared_ptr<Artifact> code_of_equal_graphs(Site& site, const std::shared_ptr<Graph>& graph,
+                                               std::span<const int64_t> words,
+                                               const std::vector<Overlap>& overlaps) {
+  constexpr size_t first_place = 0;
+  auto code = segment_code(site, graph, words, overlaps, first_place);
+  if (code->because != Eager::none) note_eager_call(site, code->because);
+  return code->artifact;
+}
+
+}  // namespace
+
 // One without graph breaks has not run yet; the code of an equal graph serves it.
 void finish_call(Site& site, Recording recording, const Leaves& leaves, CallResult& result,
                  CodeOf code) {
   RulesOfRecording rules{recording.shape_env};
-  if (recording.has_graph_breaks()) return give_results(recording, result);
+  if (recording.has_graph_breaks()) {
+    if (code == CodeOf::equal_graphs) note_segments(site, recording);
+    return give_results(recording, result);
+  }
   std::vector<Tensor> slots = recording.captured();
   Entry once("", std::move(recording), leaves);
   const Recording& recorded = once.recorded;
   if (recorded.has_code) {
-    constexpr size_t first_place = 0;
     std::vector<int64_t> words(recorded.guards.loads.size());
     recorded.guards.load(leaves, words.data(), recorded.given.words);
     EnableGradGuard mode(thread_modes.grad_enabled && !recorded.has_backward);
-    once.artifact = code == CodeOf::interpreter ? op_by_op(recorded.graph)
-                                                : segment_code(site, recorded.graph, words,
-                                                               once.recorded_overlaps, first_place)
-                                                      ->artifact;
+    once.artifact = code == CodeOf::interpreter
+                        ? op_by_op(recorded.graph)
+                        : code_of_equal_graphs(site, recorded.graph, words, once.recorded_overlaps);
   }
   autograd::RequestsOfCall brings(recorded.requests);
   once.run({leaves, slots, recorded.given.words}, result);
@@ -160,25 +189,33 @@ void learn_numbers(Site& site, const Recording& recording, const Leaves& leaves)
 }
 
 void on_replay(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
+  if (site.run_only && site.eager_because == Eager::suppressed_error)
+    return run_eagerly(site, body);
   config::OptionScope options(site.flags);
   ++site.replays;
-  Recording recording = record_body(site, leaves, body);
-  if (recording.has_graph_breaks())
-    return serve_recording(site, std::move(recording), leaves, result);
-  if (serve_by_equal(site, recording, leaves, result)) return;
-  learn_numbers(site, recording, leaves);
-  finish_call(site, std::move(recording), leaves, result);
+  serve_or_run_eagerly(site, body, [&] {
+    Recording recording = record_body(site, leaves, body);
+    if (recording.has_graph_breaks())
+      return serve_recording(site, std::move(recording), leaves, result);
+    if (serve_by_equal(site, recording, leaves, result)) return;
+    learn_numbers(site, recording, leaves);
+    finish_call(site, std::move(recording), leaves, result);
+  });
 }
 
 // The answer of a call that shows its entry to be stale comes from the new recording.
 bool verify(Site& site, Entry& entry, const Leaves& leaves, const Body& body, CallResult& result) {
   config::OptionScope options(site.flags);
   ++site.replays;
-  Recording found = record_body(site, leaves, body, &entry);
-  if (is_same(found, entry.recorded)) return false;
-  report_stale(site, found, entry.recorded);
-  finish_call(site, std::move(found), leaves, result);
-  return true;
+  bool is_stale = true;
+  serve_or_run_eagerly(site, body, [&] {
+    Recording found = record_body(site, leaves, body, &entry);
+    is_stale = !is_same(found, entry.recorded);
+    if (!is_stale) return;
+    report_stale(site, found, entry.recorded);
+    finish_call(site, std::move(found), leaves, result);
+  });
+  return is_stale;
 }
 
 const struct FillSlots {

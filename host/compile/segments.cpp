@@ -122,6 +122,20 @@ void keep_code(Site& site, const std::shared_ptr<const SegmentCode>& code) {
 
 }  // namespace
 
+MadeCode make_code(Site& site, const std::shared_ptr<Graph>& graph, std::optional<size_t> place) {
+  auto asked = [&] { return graph->shape_env ? graph->shape_env->guards().size() : 0; };
+  size_t n_before = asked();
+  try {
+    return {compile_for(site, graph)};
+  } catch (const std::exception& error) {
+    if (!hides_error(site, place, error.what())) throw;
+  }
+  std::shared_ptr<Artifact> artifact = op_by_op(graph);
+  for (size_t i = n_before; i < asked(); ++i)  // before it failed
+    artifact->guards.push_back(graph->shape_env->guards()[i].condition);
+  return {std::move(artifact), false};
+}
+
 std::shared_ptr<const SegmentCode> segment_code(Site& site, const std::shared_ptr<Graph>& graph,
                                                 std::span<const int64_t> syms,
                                                 const std::vector<Overlap>& overlaps,
@@ -135,10 +149,15 @@ std::shared_ptr<const SegmentCode> segment_code(Site& site, const std::shared_pt
   bool is_compiled = !is_for_now && (!place || may_compile_segment(site, *place));
   std::lock_guard lock(site.changing);
   if (auto found = known_code(site, *graph, syms, overlaps)) return found;
-  std::shared_ptr<Artifact> made = is_compiled ? compile_for(site, graph) : op_by_op(graph);
-  auto conditions = is_for_now ? std::nullopt : segment_conditions(*graph, *made);
+  MadeCode made =
+      is_compiled ? make_code(site, graph, place.value_or(0)) : MadeCode{op_by_op(graph), false};
+  auto conditions = is_for_now ? std::nullopt : segment_conditions(*graph, *made.artifact);
+  Eager because = made.is_compiled || is_for_now ? Eager::none
+                  : is_compiled                  ? Eager::suppressed_error
+                                                 : Eager::recompile_limit;
   auto code = std::make_shared<const SegmentCode>(
-      SegmentCode{graph, std::move(made), std::move(conditions), autocast_in_effect(), overlaps});
+      SegmentCode{graph, std::move(made.artifact), std::move(conditions), autocast_in_effect(),
+                  overlaps, because});
   if (code->conditions) keep_code(site, code);
   return code;
 }
@@ -151,6 +170,12 @@ void run_segment(const SegmentCode& code, std::span<detail::TensorHead*> inputs,
   std::vector<int64_t> words(syms.begin(), syms.end());
   words.resize(code.graph->symbols.size());  // 0 for those that the code computes
   code.artifact->call(inputs, words, outputs);
+}
+
+void note_segments(Site& site, const Recording& recording) {
+  auto is_eager = [](const Segment& segment) { return segment.code->because != Eager::none; };
+  auto eager = std::ranges::find_if(recording.segments, is_eager);
+  if (eager != recording.segments.end()) note_eager_call(site, eager->code->because);
 }
 
 SegmentRunner segment_runner(Site& site) {

@@ -26,8 +26,12 @@ using Kind = StagedGraph::Kind;
 
 std::string name_of(const Graph& graph) { return graph.name.empty() ? "a graph" : graph.name; }
 
-// What does not become code runs op by op, which is told.
-void tell_refusal(const char* counter, const std::string& what, const Error& error) {
+// What does not become code runs op by op, which is told, unless a flag wants none of it.
+void note_refusal(const char* counter, const std::string& what, const Error& error) {
+  require(!config::flags().dynamo.raise_on_unsafe_aot_autograd, error.code(),
+          "{} cannot be compiled: {}; with dynamo.raise_on_unsafe_aot_autograd = false it runs op "
+          "by op",
+          what, error.what());
   report::counter(counter).add();
   std::string line = message("{} is not compiled and runs op by op: {}", what, error.what());
   report::log_line(report::LogLevel::info, "aot", line);
@@ -40,11 +44,7 @@ std::optional<Lowered> joint_of(const Graph& graph, const LowerOptions& options)
     return lower_training(graph, options);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::data_dependent) throw;
-    require(!config::flags().dynamo.raise_on_unsafe_aot_autograd, error.code(),
-            "the backward of {} cannot be compiled: {}; with dynamo.raise_on_unsafe_aot_autograd = "
-            "false it runs op by op",
-            name_of(graph), error.what());
-    tell_refusal("aot.joint_refused", message("the backward of {}", name_of(graph)), error);
+    note_refusal("aot.joint_refused", message("the backward of {}", name_of(graph)), error);
     return std::nullopt;
   }
 }
@@ -143,7 +143,7 @@ std::optional<StagedGraph> stage_graph(const Graph& graph, const BackendInfo& ba
     return StagedGraph{Kind::inference, lower_inference(graph, options), {}, backend.debug_assert};
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
-    tell_refusal("aot.lowering_refused", name_of(graph), error);
+    note_refusal("aot.lowering_refused", name_of(graph), error);
     return std::nullopt;
   }
 }

@@ -2,6 +2,7 @@
 #include "config/config.h"
 
 #include "config/folders.h"
+#include "config/setting_text.h"
 #include "config/store.h"
 #include "core/error.h"
 
@@ -10,7 +11,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <sstream>
 
 namespace fs = std::filesystem;
 
@@ -214,46 +214,9 @@ void write_text(const fs::path& path, const std::string& text) {
   written = file && std::fclose(file.release()) == 0 && written;
   error.clear();
   if (written) fs::rename(aside, path, error);
-  require(written && !error, ErrorCode::config,
-          "{} cannot be written; are there room and rights in its folder?", path.string());
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
-// The part of a line before `=`, without blanks: the key that the line sets.
-std::string key_of_line(std::string_view line) {
-  std::string key(line.substr(0, line.find('=')));
-  std::erase_if(key, [](char c) { return c == ' ' || c == '\t'; });
-  return line.find('=') == std::string_view::npos ? "" : key;
-}
-
-// Sets `name` in the lines of table [module]: over the line that sets it, else after the line that
-// has it commented out, else at the table's end.
-void set_line(std::vector<std::string>& lines, const std::string& module, const std::string& name,
-              const std::string& value) {
-  std::string line = name + " = " + value;
-  auto begin = std::find(lines.begin(), lines.end(), "[" + module + "]");
-  if (begin == lines.end()) {
-    lines.insert(lines.end(), {"[" + module + "]", line});
-    return;
-  }
-  auto end =
-      std::find_if(begin + 1, lines.end(), [](const std::string& l) { return l.starts_with('['); });
-  auto find_key = [&](const std::string& key) {
-    return std::find_if(begin + 1, end,
-                        [&](const std::string& l) { return key_of_line(l) == key; });
-  };
-  if (auto at = find_key(name); at != end)
-    *at = line;
-  else if (auto comment = find_key("#" + name); comment != end)
-    lines.insert(comment + 1, line);
-  else
-    lines.insert(end, line);
+  if (!written || error)
+    throw FileError(path.string(), 0, 0,
+                    "cannot be written; are there room and rights in its folder?");
 }
 
 }  // namespace
@@ -312,14 +275,13 @@ void write_setting(const std::string& path, std::string_view key, std::string_vi
   size_t dot = flag.key.find('.');
   Value value = Store::instance().look()->parse(flag.key, text);
   std::error_code error;
-  std::string before = fs::exists(path, error) ? read_toml_file(path) : "";
-  std::vector<std::string> lines = lines_of(before);
-  set_line(lines, flag.key.substr(0, dot), flag.key.substr(dot + 1), value_text(value));
-  std::string after;
-  for (const std::string& line : lines) after += line + "\n";
-  parse_toml(after, path);
-  if (fs::path(path).has_parent_path()) fs::create_directories(fs::path(path).parent_path(), error);
-  write_text(path, after);
+  // A link to the file stays one.
+  fs::path file = fs::exists(path, error) ? fs::canonical(path) : fs::path(path);
+  std::string before = fs::exists(file, error) ? read_toml_file(path) : "";
+  std::string after = with_setting(before, path, flag.key.substr(0, dot), flag.key.substr(dot + 1),
+                                   value_text(value));
+  if (file.has_parent_path()) fs::create_directories(file.parent_path(), error);
+  write_text(file, after);
 }
 
 namespace {
@@ -337,7 +299,7 @@ void require_module(const std::string& path) {
 
 }  // namespace
 
-void check_file(const std::string& path) {
+std::vector<std::string> check_file(const std::string& path) {
   std::optional<Layer> layer = layer_of_file(path);
   if (layer) require_module(path);
   std::vector<Reading> readings =
@@ -345,7 +307,9 @@ void check_file(const std::string& path) {
   for (const Reading& reading : readings) detail::know_module_of(reading.key);
   auto table = Store::instance().look();
   table->check(readings);
+  std::vector<std::string> tolerated;
   for (const Reading& reading : readings) {
+    if (!table->contains(reading.key)) tolerated.push_back(table->unknown_key(reading.key));
     if (layer != Layer::project || !table->contains(reading.key)) continue;
     const FlagDef& def = table->def(table->find(reading.key, reading.origin));
     if (!is_project_flag(def))
@@ -354,6 +318,7 @@ void check_file(const std::string& path) {
                       "or caches",
                       def.key()));
   }
+  return tolerated;
 }
 
 std::vector<ConfigFile> files_in_force() {

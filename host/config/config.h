@@ -56,8 +56,9 @@ class PatchState;
 /// The checked options of one compile() call; they travel with its callable.
 using CompileOptions = std::shared_ptr<const PatchEntry>;
 CompileOptions check_options(std::span<const Setting> settings);
-/// The same for a TOML text with a table a module.
-CompileOptions check_options(std::string_view toml);
+/// The same for a TOML text with a table a module; `source` is what errors name.
+CompileOptions check_options(std::string_view toml,
+                             std::string_view source = "the options of compile()");
 /// The options count in this thread while this lives; null: none. Patches may begin or end meanwhile.
 class [[nodiscard]] OptionScope {
  public:
@@ -74,6 +75,9 @@ class [[nodiscard]] OptionScope {
 /// The patches and options of this thread, for a thread that works on its behalf.
 using ThreadPatches = std::shared_ptr<const PatchState>;
 ThreadPatches thread_patches();
+/// All that counts in this thread now, for when the process may have set other values. Under a patch
+/// within, those count again.
+ThreadPatches flags_as_they_are();
 /// Those patches count in this thread while this lives.
 class [[nodiscard]] InheritPatches {
  public:
@@ -97,8 +101,9 @@ void write_setting(const std::string& path, std::string_view key, std::string_vi
 /// The file that `tenon config set` writes: of the user, or of the project.
 std::string setting_file(std::string_view key, bool project);
 /// Throws FileError unless the file holds only known keys with fitting values, and all of it counts
-/// where the file lies: in a folder of flags, or anywhere for --config. Changes nothing.
-void check_file(const std::string& path);
+/// where the file lies: in a folder of flags, or anywhere for --config. Changes nothing. Returns what
+/// there is to say of keys that it lets the file have although nobody knows them.
+std::vector<std::string> check_file(const std::string& path);
 
 struct ConfigFile;
 /// The files of flags that there are, of all modules and backends, lowest layer first; with those

@@ -57,6 +57,7 @@ PatchState::~PatchState() {
 
 // One snapshot for each process snapshot met: references handed out stay good.
 const Flags& PatchState::flags(const Flags& process) const {
+  if (fixed_) return *fixed_;
   const Built* newest = newest_.load(std::memory_order_acquire);
   if (newest != nullptr && newest->process == &process) return *newest->flags;
   std::lock_guard lock(build_mutex_);
@@ -83,7 +84,7 @@ void know_modules_of(std::span<const Setting> settings) {
 Patch::Patch(std::vector<Setting> settings) {
   know_modules_of(settings);
   auto entry = std::make_shared<const PatchEntry>(
-      PatchEntry{Layer::patch, Store::instance().check(settings, Layer::patch)});
+      PatchEntry{Layer::patch, Store::instance().check(settings, Layer::patch, "config::patch")});
   exchange_patches(with_entry(entry));
   entry_ = entry;
 }
@@ -96,18 +97,22 @@ Patch::~Patch() {
   exchange_patches(state_of(std::move(entries)));
 }
 
-CompileOptions check_options(std::span<const Setting> settings) {
+static CompileOptions options_of(std::span<const Setting> settings, std::string_view source) {
   if (settings.empty()) return nullptr;
   know_modules_of(settings);
   return std::make_shared<const PatchEntry>(
-      PatchEntry{Layer::options, Store::instance().check(settings, Layer::options)});
+      PatchEntry{Layer::options, Store::instance().check(settings, Layer::options, source)});
 }
 
-CompileOptions check_options(std::string_view toml) {
-  std::vector<Reading> readings = read_text(toml, "the options of compile()", Layer::options);
+CompileOptions check_options(std::span<const Setting> settings) {
+  return options_of(settings, "the options of compile()");
+}
+
+CompileOptions check_options(std::string_view toml, std::string_view source) {
+  std::vector<Reading> readings = read_text(toml, source, Layer::options);
   std::vector<Setting> settings;
   for (Reading& reading : readings) settings.push_back({reading.key, std::move(reading.value)});
-  return check_options(settings);
+  return options_of(settings, source);
 }
 
 OptionScope::OptionScope(const CompileOptions& options) : entry_(options) {
@@ -130,6 +135,10 @@ OptionScope::~OptionScope() {
 }
 
 ThreadPatches thread_patches() { return current_patches; }
+ThreadPatches flags_as_they_are() {
+  const Flags& now = flags();
+  return std::make_shared<const PatchState>(entries_now(), &now, current_patches);
+}
 InheritPatches::InheritPatches(ThreadPatches patches)
     : before_(exchange_patches(std::move(patches))) {}
 InheritPatches::~InheritPatches() { exchange_patches(std::move(before_)); }

@@ -159,9 +159,9 @@ bool Store::wait_for_backend(Reading& reading) {
   return true;
 }
 
-std::vector<Assignment> Store::check(std::span<const Setting> settings, Layer layer) {
+std::vector<Assignment> Store::check(std::span<const Setting> settings, Layer layer,
+                                     std::string_view origin) {
   Access access(*this);
-  std::string_view origin = layer == Layer::patch ? "config::patch" : "the options of compile()";
   std::vector<Assignment> out;
   for (const Setting& setting : settings) {
     Reading reading{.layer = layer,

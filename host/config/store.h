@@ -78,7 +78,8 @@ class Store {
   void apply_all(std::vector<Reading> readings);
   void unset(std::string_view key);
   /// The settings with their slots; throws for the first wrong one.
-  std::vector<Assignment> check(std::span<const Setting> settings, Layer layer);
+  std::vector<Assignment> check(std::span<const Setting> settings, Layer layer,
+                                std::string_view origin);
 
   void declare_options(std::string_view backend, std::span<const FlagDef> options);
   /// Throws for a variable TENON_<BACKEND>_<...> that names no option; to be called once all
@@ -112,8 +113,11 @@ class Store {
 /// The patches of a thread, innermost last. Never changes; threads may share it.
 class PatchState {
  public:
-  explicit PatchState(std::vector<std::shared_ptr<const PatchEntry>> entries)
-      : entries_(std::move(entries)) {}
+  /// `fixed`: the values, whatever the process sets; they are those of `owner`, or of the process.
+  explicit PatchState(std::vector<std::shared_ptr<const PatchEntry>> entries,
+                      const Flags* fixed = nullptr,
+                      std::shared_ptr<const PatchState> owner = nullptr)
+      : entries_(std::move(entries)), fixed_(fixed), owner_(std::move(owner)) {}
   ~PatchState();
   PatchState(const PatchState&) = delete;
   PatchState& operator=(const PatchState&) = delete;
@@ -124,6 +128,8 @@ class PatchState {
  private:
   struct Built;
   std::vector<std::shared_ptr<const PatchEntry>> entries_;
+  const Flags* fixed_;
+  std::shared_ptr<const PatchState> owner_;
   mutable std::atomic<const Built*> newest_{nullptr};
   mutable std::mutex build_mutex_;
 };

@@ -14,6 +14,7 @@
 #include "config/toml_nesting.h"
 
 #include "config/toml.h"
+#include "config/toml_strings.h"
 
 #include <algorithm>
 #include <vector>
@@ -34,13 +35,14 @@ class NestingScanner {
 
  private:
   void step() {
-    switch (char c = text_[at_]) {
+    switch (text_[at_]) {
       case '#':
         at_ = std::min(text_.find('\n', at_), text_.size());
         return;
       case '"':
       case '\'':
-        return skip_string(c);
+        at_ = end_of_toml_string(text_, at_);
+        return;
       case '.':
         ++dots_;
         check();
@@ -71,24 +73,6 @@ class NestingScanner {
     if (open_.empty()) return;
     depth_ -= open_.back();
     open_.pop_back();
-  }
-
-  void skip_string(char quote) {
-    auto is_triple = [&] {
-      return text_.size() - at_ >= 3 && text_[at_] == quote && text_[at_ + 1] == quote &&
-             text_[at_ + 2] == quote;
-    };
-    const bool lines = is_triple();
-    for (at_ += lines ? 3 : 1; at_ < text_.size(); ++at_) {
-      if (quote == '"' && text_[at_] == '\\') {
-        ++at_;
-      } else if (lines ? is_triple() : text_[at_] == quote || text_[at_] == '\n') {
-        break;
-      }
-    }
-    at_ = std::min(at_ + (lines ? 3 : 1), text_.size());
-    // A string of several lines may end with two quotes of its own.
-    for (int own = 0; lines && own < 2 && at_ < text_.size() && text_[at_] == quote; ++own) ++at_;
   }
 
   void check() const {

@@ -46,7 +46,7 @@ class BodyNeeds {
       return visit_control_flow(node, op, kind);
     for (uint32_t r = 0; r < node.n_results; ++r) mark(node.first_result + r);
     for (size_t i = 0; i < node.args.size(); ++i)
-      if (op.mutated_args >> i & 1)
+      if (writes_history(op, i))
         for_each_value(node.args[i], [&](ValueId v) { mark_written(v, node.first_result); });
   }
 

@@ -5,9 +5,11 @@
 #include "core/dispatch.h"
 #include "core/sym/shape_env.h"
 #include "core/tensor/each_tensor.h"
+#include "core/tensor/owner_thread.h"
 #include "core/tensor/stand_in.h"
 #include "graph/body.h"
 #include "graph/control_flow.h"
+#include "graph/dependencies.h"
 #include "graph/memory_budget.h"
 #include "graph/meta_cache.h"
 #include "graph/metas_of_parts.h"
@@ -18,7 +20,6 @@
 #include "ops/forms/history.h"
 #include "ops/op_kernels.h"
 #include "ops/op_table.h"
-#include "report/observers.h"
 
 #include <algorithm>
 #include <atomic>
@@ -73,6 +74,7 @@ GraphRecorder::GraphRecorder(std::shared_ptr<ShapeEnv> env)
 }
 
 GraphRecorder::~GraphRecorder() {
+  disown_traces(this);
   life_->alive.clear();
   earlier_->alive.clear();
 }
@@ -86,6 +88,7 @@ std::shared_ptr<const Graph> GraphRecorder::restart(bool keeps_inputs) {
   storage_ids_.clear();
   values_before_.clear();
   id_ = next_trace_id.fetch_add(1, std::memory_order_relaxed);
+  own_another_trace(id_, this);
   std::vector<Tensor> fakes = std::exchange(input_fakes_, {});
   if (!keeps_inputs) return before;
   fakes.resize(before->inputs().size());
@@ -176,19 +179,22 @@ bool GraphRecorder::owns(const Tensor& t) const {
   return impl->extra && impl->extra->trace_id == id_;
 }
 
-Tensor GraphRecorder::as_fake(const Tensor& t) {
-  if (!t.defined() || owns(t)) return t;
-  if (t.is_fake() && import)
-    if (Tensor own = import(t); own.defined()) return own;
-  if (t.is_fake() && adopt && adopt(t)) return t;
+// `user`: who uses it, for the error.
+static Tensor fake_in(GraphRecorder& recorder, const Tensor& t, std::string_view user) {
+  if (!t.defined() || recorder.owns(t)) return t;
+  if (t.is_fake() && recorder.import)
+    if (Tensor own = recorder.import(t); own.defined()) return own;
+  if (t.is_fake() && recorder.adopt && recorder.adopt(t)) return t;
   require(
       !t.is_fake(),
-      "a tensor ({}) of another compiled call is used in this one; that call ended with an "
+      "{}: a tensor ({}) of another compiled call is used in this one; that call ended with an "
       "error before the tensor was computed, or still runs on another thread: assign the tensor "
       "anew, or only use it in the body that made it",
-      symbolic_text(t));
-  return lift ? lift(t) : add_constant(t, "");
+      user, t);
+  return recorder.lift ? recorder.lift(t) : recorder.add_constant(t, "");
 }
+
+Tensor GraphRecorder::as_fake(const Tensor& t) { return fake_in(*this, t, "recording"); }
 
 ValueId GraphRecorder::value_of(const Tensor& t) {
   if (!t.defined()) return no_value;
@@ -209,7 +215,7 @@ void GraphRecorder::record(const CallArgs& call) {
   NodeArgs args(call.args, call.args + call.n_args);
   ArgumentLists lists;
   map_arguments(
-      args, lists, [this](const Tensor& t) { return as_fake(t); },
+      args, lists, [&](const Tensor& t) { return fake_in(*this, t, call.op->name); },
       [this](Number n) { return renewed(n); });
   for (Value& a : args)
     if (a.tag == Tag::graph) a = kept_body(*a.as<Graph>());
@@ -277,9 +283,19 @@ bool GraphRecorder::run_meta_of(const CallArgs& call, std::span<const Value> fak
 
 namespace {
 
+// What a view is given, its base and the other views of that have, too.
+void mark_relatives(GraphRecorder& recorder, const Tensor& written) {
+  auto root_of = [&](const Tensor& t) { return view_root(recorder.graph(), recorder.value_of(t)); };
+  const ValueId root = root_of(written);
+  for (const Tensor& t : recorder.live_fakes())
+    if (shares_storage(t, written) && is_differentiable(t.dtype()) && root_of(t) == root)
+      mark_requires_grad(t, true);
+}
+
 // Fakes need gradients where the tensors they stand for will: bodies ask, and later segments begin
 // with them.
-void pass_requires_grad(const CallArgs& call, std::span<const Value> fake_args) {
+void pass_requires_grad(GraphRecorder& recorder, const CallArgs& call,
+                        std::span<const Value> fake_args) {
   auto needs_one = [](const Value& argument) {
     bool any = false;
     each_tensor(argument, [&](const Tensor& t) { any = any || t.requires_grad(); });
@@ -297,7 +313,12 @@ void pass_requires_grad(const CallArgs& call, std::span<const Value> fake_args) 
     });
   }
   for (size_t i = 0; i < fake_args.size(); ++i)
-    if (call.op->mutated_args >> i & 1) each_tensor(fake_args[i], mark);
+    if (writes_history(*call.op, i))
+      each_tensor(fake_args[i], [&](const Tensor& written) {
+        bool is_first = !written.requires_grad();
+        mark(written);
+        if (is_first) mark_relatives(recorder, written);
+      });
   each_result(call, [&](const Tensor& t, uint32_t) { mark(t); });
 }
 
@@ -319,7 +340,7 @@ void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_arg
   if (on_tape)
     track_views(call);
   else
-    pass_requires_grad(call, fake_args);
+    pass_requires_grad(*this, call, fake_args);
   // A number that follows from known symbols needs no node.
   bool is_number = call.n_results == 1 && call.results[0].is_number();
   if (is_number && !(call.op->tags & TN_TAG_DATA_DEPENDENT)) return;
@@ -447,49 +468,5 @@ int32_t region_of(const Node& node) {
     std::from_chars(fact->second.data(), fact->second.data() + fact->second.size(), region);
   return std::max(region, -1);
 }
-
-RecordScope::RecordScope(GraphRecorder& recorder)
-    : previous_(thread_modes.tracer),
-      follower_(std::exchange(thread_modes.follower, nullptr)),
-      keys_(bit(Key::trace), bit(Key::autograd)),
-      excluded_outside_(std::exchange(thread_modes.excluded_outside, keys_.excluded_before())),
-      shapes_(*recorder.shape_env()) {
-  if (recorder.on_tape) thread_modes.exclude &= ~bit(Key::autograd);
-  thread_modes.tracer = &recorder;
-}
-
-RecordScope::~RecordScope() {
-  thread_modes.tracer = previous_;
-  thread_modes.follower = follower_;
-  thread_modes.excluded_outside = excluded_outside_;
-}
-
-PauseRecording::PauseRecording()
-    : previous_(std::exchange(thread_modes.tracer, nullptr)),
-      follower_(std::exchange(thread_modes.follower, nullptr)),
-      include_(thread_modes.include),
-      exclude_(thread_modes.exclude) {
-  thread_modes.include &= ~bit(Key::trace);
-  if (previous_) thread_modes.exclude = thread_modes.excluded_outside;
-}
-
-PauseRecording::~PauseRecording() {
-  thread_modes.tracer = previous_;
-  thread_modes.follower = follower_;
-  thread_modes.include = include_;
-  thread_modes.exclude = exclude_;
-}
-
-namespace {
-
-const bool lets_observers_compute = (
-    report::unrecorded_slot =
-        [](FunctionRef<void()> f) {
-          PauseRecording pause;
-          f();
-        },
-    true);
-
-}  // namespace
 
 }  // namespace tenon

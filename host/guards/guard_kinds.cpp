@@ -167,8 +167,10 @@ std::string tensors_text(const GuardSet& guards) {
 
 struct PlainValues {
   static constexpr bool seen_in_body = true;
-  static constexpr std::string_view name = "plain value",
-                                    advice = "; declare it SymInt or SymFloat to make it dynamic";
+  static constexpr std::string_view name = "plain value";
+  static std::string_view advice(const detail::PlainLeaf& leaf) {
+    return leaf.kind == 2 ? "" : "; declare it SymInt or SymFloat to make it dynamic";
+  }
   static auto& kept(auto& guards) { return guards.plain; }
   static auto given(const GuardedCall& call) { return call.leaves.plain.span(); }
   static auto found(const Leaves& leaves) { return leaves.plain.span(); }
@@ -185,7 +187,8 @@ struct PlainValues {
 
 struct Texts {
   static constexpr bool seen_in_body = true;
-  static constexpr std::string_view name = "text", advice = "";
+  static constexpr std::string_view name = "text";
+  static std::string_view advice(std::string_view) { return ""; }
   static auto& kept(auto& guards) { return guards.texts; }
   static auto given(const GuardedCall& call) { return call.leaves.texts.span(); }
   static auto found(const Leaves& leaves) { return leaves.texts.span(); }
@@ -196,7 +199,8 @@ struct Texts {
 
 struct Numbers {
   static constexpr bool seen_in_body = false;
-  static constexpr std::string_view name = "number", advice = "";
+  static constexpr std::string_view name = "number";
+  static std::string_view advice(const Number&) { return ""; }
   static auto& kept(auto& guards) { return guards.numbers; }
   static auto given(const GuardedCall& call) { return call.numbers; }
   static auto found(const Leaves& leaves) { return leaves.numbers.span(); }
@@ -225,7 +229,7 @@ struct Values {
   static std::string why(const GuardSet& g, const Leaves& leaves) {
     size_t i = first_other(g, leaves);
     return message("{} {}: expected {}, found {}{}", Of::name, i, Of::text(Of::kept(g)[i]),
-                   Of::text(Of::found(leaves)[i]), Of::advice);
+                   Of::text(Of::found(leaves)[i]), Of::advice(Of::found(leaves)[i]));
   }
   static std::string text(const GuardSet& g) {
     std::string out;

@@ -85,15 +85,16 @@ std::string ops_of(const ParameterUpdate& update, const Tensor& parameter) {
     return recorder.add_input(contiguous_meta(list_of(sizes), t.dtype(), t.device()));
   };
   std::vector<std::pair<Tensor, Tensor>> lifted;
-  recorder.lift = [&](const Tensor& real) {
+  auto stand_in = [&](const Tensor& t) {
     for (const auto& [known, fake] : lifted)
-      if (known.is_same(real)) return fake;
-    return lifted.emplace_back(real, fake_of(real)).second;
+      if (known.is_same(t)) return fake;
+    return lifted.emplace_back(t, fake_of(t)).second;
   };
+  recorder.lift = stand_in;
+  recorder.import = stand_in;  // of an optimiser that a body has made, which is being recorded
   Tensor leaf = fake_of(parameter), grad = fake_of(parameter);
   std::vector<Tensor> tensors;
-  for (size_t i = 0; i < update.n_tensors(); ++i)
-    tensors.push_back(recorder.lift(update.tensor(i)));
+  for (size_t i = 0; i < update.n_tensors(); ++i) tensors.push_back(stand_in(update.tensor(i)));
   NoGradGuard no_grad;
   RecordScope scope(recorder);
   update.run(leaf, grad, tensors);

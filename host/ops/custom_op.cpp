@@ -187,6 +187,9 @@ void fill_row(CustomRow& row, const Schema& schema) {
   row.custom = &op;
   row.schema = op.schema.c_str();
   row.tags = op.tags;
+  // What gives nothing and writes nothing is there for its effect.
+  if (schema.returns.empty() && std::ranges::none_of(schema.args, &SchemaArg::mutated))
+    row.tags = row.tags | OpTags::side_effect;
   if (op.formula) row.formula = Formula(formula_of(op));
   if (op.meta)
     row.meta.metas = &run_meta_function;

@@ -2,6 +2,7 @@
 #include <tenon/allow_in_graph.h>
 
 #include "core/dispatch.h"
+#include "ops/argument_types.h"
 #include "ops/custom_op.h"
 
 #include <map>
@@ -80,6 +81,24 @@ Value value_of(const OpValue& v, std::deque<std::unique_ptr<bool[]>>& bools) {
         }
       },
       v);
+}
+
+// As C++ converts them, where nothing is lost: a number for a wider one, and, as in ATen, one number
+// for a list whose length the schema says.
+void convert_number(const SchemaType& type, OpValue& v) {
+  const Number* given = std::get_if<Number>(&v);
+  if (!given) return;
+  const Number n = *given;
+  const bool is_int = type.base == BaseType::integer || type.base == BaseType::sym_int;
+  const bool is_float = type.base == BaseType::floating || type.base == BaseType::sym_float;
+  if (type.is_list) {
+    if (is_int && type.list_size > 0 && n.is_integer())
+      v = std::vector<SymInt>(static_cast<size_t>(type.list_size), n.sym_int());
+  } else if (is_int && n.is_boolean() && !n.is_symbolic()) {
+    v = Number(int64_t{n.to_bool()});
+  } else if (is_float && !n.is_floating() && !n.is_symbolic()) {
+    v = Number(n.to_double());
+  }
 }
 
 void put(const CallArgs& call, std::vector<Tensor> results) {
@@ -236,14 +255,24 @@ std::vector<Tensor> call_added_op(const char* name, std::atomic<const void*>& fo
           given.size());
   std::deque<std::unique_ptr<bool[]>> bools;
   std::vector<Value> args;
-  for (const OpValue& v : given) args.push_back(value_of(v, bools));
+  for (size_t i = 0; i < given.size(); ++i) {
+    const SchemaArg& arg = op->schema.args[i];
+    convert_number(arg.type, given[i]);
+    args.push_back(value_of(given[i], bools));
+    require_fit(op->name, arg, args.back());
+  }
   for (size_t i = args.size(); i < op->n_args; ++i) {
     require(op->schema.args[i].has_default(), "{}: argument {} has no default and was not given",
             op->name, op->schema.args[i].name);
     args.push_back(default_of(*op, i));
   }
+  for (const SchemaReturn& r : op->schema.returns)
+    require(r.type.base == BaseType::tensor && (!r.type.is_list || op->n_returns == 1),
+            ErrorCode::unsupported, "{} gives {}; tenon::Op is for ops that give tensors", op->name,
+            to_text(r.type));
   Value results[8];
   dispatch(*op, args.data(), op->n_args, results, op->n_returns);
+  if (op->schema.returns_list()) return take<std::vector<Tensor>>(results[0]);
   std::vector<Tensor> out;
   for (uint32_t r = 0; r < op->n_returns; ++r) out.push_back(take<Tensor>(results[r]));
   return out;

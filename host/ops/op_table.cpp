@@ -1,6 +1,8 @@
 // The op table: built from the row families, and what each key of an op does.
 #include "ops/op_table.h"
 
+#include "core/tensor/each_tensor.h"
+#include "core/tensor/owner_thread.h"
 #include "ops/device_call.h"
 #include "ops/forms/complex_forms.h"
 #include "ops/forms/functional_form.h"
@@ -298,7 +300,14 @@ void put_metas(const OpEntry& op, Metas& metas, bool fake, Value* results) {
   results[0] = Value::own(std::move(parts));
 }
 
+// Tensors have brought the call here, and none of them is recorded on this thread.
+static void refuse_foreign_fakes(const CallArgs& call) {
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    each_tensor(call.args[i], [&](const Tensor& t) { require_own_thread(t, call.op->name); });
+}
+
 void run_meta(const CallArgs& call) {
+  if (!(thread_modes.include & bit(Key::meta))) refuse_foreign_fakes(call);
   FakeScope fakes;
   const OpEntry& op = *call.op;
   const OpDef& def = *op.def;
@@ -355,12 +364,26 @@ void refuse_undefined(const OpEntry& op, const Value* args, uint32_t n_args) {
 void (*first_call_slot)() = nullptr;
 void (*provider_slot)(const CallArgs&) = nullptr;
 
+namespace {
+
+std::atomic<bool> has_prepared{false};
+
+// Attaches the kernels of plugins, before any thread computes with others; this one may call ops.
+[[gnu::noinline]] void prepare_first_call() {
+  static std::recursive_mutex preparing;
+  static bool has_begun = false;
+  std::lock_guard lock(preparing);
+  if (std::exchange(has_begun, true)) return;
+  if (first_call_slot) first_call_slot();
+  has_prepared.store(true, std::memory_order_release);
+}
+
+}  // namespace
+
 void dispatch(const OpEntry& op, const Value* args, uint32_t n_args, Value* results,
               uint32_t n_results) {
-  static constinit std::atomic<bool> called{false};
-  if (!called.load(std::memory_order_relaxed)) [[unlikely]] {
-    if (!called.exchange(true) && first_call_slot) first_call_slot();
-  }
+  if (!has_prepared.load(std::memory_order_acquire)) [[unlikely]]
+    prepare_first_call();
   refuse_undefined(op, args, n_args);
   uint64_t keys =
       (keys_of(args, n_args) | thread_modes.include | bit(Key::cpu)) & ~thread_modes.exclude;

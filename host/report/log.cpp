@@ -73,13 +73,14 @@ void add_component(Settings& settings, const LogComponent& component, LogLevel l
     if (artifact.component == component.name) settings.artifacts.emplace(artifact.name);
 }
 
-// The table of names, once in a process.
-void write_help(const Settings& settings) {
+// Once in a process: each thread reads the names, and reads them again after each change of flags.
+void write_first(const Settings& settings, LogLevel level, const std::string& key,
+                 const std::string& text) {
   {
     std::lock_guard lock(state().sinks_mutex);
-    if (!state().warned.emplace("help").second) return;
+    if (!state().warned.emplace(key).second) return;
   }
-  write(settings, LogLevel::info, "report", log_help());
+  write(settings, level, "report", text);
 }
 
 void add_name(Settings& settings, std::string_view item) {
@@ -93,9 +94,10 @@ void add_name(Settings& settings, std::string_view item) {
   else if (name.starts_with("plugin."))
     settings.levels[name] = level;
   else if (name == "help")
-    write_help(settings);
+    write_first(settings, LogLevel::info, "help", log_help());
   else if (!component && !artifact)
-    write(settings, LogLevel::warning, "report", message("logging.logs: {}", unknown_log(name)));
+    write_first(settings, LogLevel::warning, "logs " + name,
+                message("logging.logs: {}", unknown_log(name)));
   if (component) add_component(settings, *component, level);
   if (artifact && sign != '-') settings.artifacts.insert(name);
 }

@@ -4,6 +4,7 @@
 #include "core/error.h"
 
 #include <algorithm>
+#include <set>
 
 namespace tenon::report {
 
@@ -121,11 +122,11 @@ std::string unknown_log(std::string_view name) {
   if (const RefusedLog* known = find(refused_logs(), name))
     return message("{} is a name of PyTorch's that has no lines here: {}; the nearest is {}", name,
                    known->why, known->nearest);
-  std::vector<std::string> names = {"all", "help"};
-  for (const LogComponent& row : components) names.emplace_back(row.name);
-  for (const LogArtifact& row : artifacts) names.emplace_back(row.name);
+  std::set<std::string> names = {"all", "help"};  // some are both
+  for (const LogComponent& row : components) names.emplace(row.name);
+  for (const LogArtifact& row : artifacts) names.emplace(row.name);
   return message("'{}' is neither a component nor an artifact; did you mean {}?", name,
-                 nearest_names(name, names));
+                 nearest_names(name, {names.begin(), names.end()}));
 }
 
 std::string log_help() {

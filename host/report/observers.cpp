@@ -17,7 +17,11 @@ void (*unrecorded_slot)(FunctionRef<void()> f) = nullptr;
 
 namespace {
 
-using Observers = std::vector<std::shared_ptr<const compiler::EventListener>>;
+struct Observer {
+  compiler::EventListener tell;
+  mutable std::atomic<bool> has_thrown{false};
+};
+using Observers = std::vector<std::shared_ptr<const Observer>>;
 
 // Whoever tells holds the list as it was: observers may come and go meanwhile.
 struct State {
@@ -42,14 +46,19 @@ State& state() {
 
 thread_local bool is_telling = false;
 
-void tell_one(const compiler::EventListener& observer, const compiler::Event& event) {
+// One that throws at each event says so once.
+void warn_of(const Observer& observer, const std::string& what) {
+  if (observer.has_thrown.exchange(true)) return;
+  log_line(LogLevel::warning, "report", message("a callback of compiler::on_event threw{}", what));
+}
+
+void tell_one(const Observer& observer, const compiler::Event& event) {
   try {
-    observer(event);
+    observer.tell(event);
   } catch (const std::exception& error) {
-    warn_once("observer", "report",
-              message("a callback of compiler::on_event threw: {}", error.what()));
+    warn_of(observer, message(": {}", error.what()));
   } catch (...) {
-    warn_once("observer", "report", "a callback of compiler::on_event threw no std::exception");
+    warn_of(observer, " no std::exception");
   }
 }
 
@@ -81,9 +90,9 @@ namespace tenon::compiler {
 
 std::shared_ptr<void> on_event(EventListener listener) {
   require(listener != nullptr, "on_event: the callback is empty; give one that can be called");
-  auto kept = std::make_shared<const EventListener>(std::move(listener));
+  auto kept = std::make_shared<report::Observer>(std::move(listener));
   report::state().change([&](auto& list) { list.push_back(kept); });
-  return {const_cast<EventListener*>(kept.get()),
+  return {kept.get(),
           [kept](void*) { report::state().change([&](auto& list) { std::erase(list, kept); }); }};
 }
 

@@ -11,6 +11,7 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/inline_vector.h"
+#include "core/tensor/owner_thread.h"
 #include "report/events.h"
 #include "report/log.h"
 #include "runtime/compiled_backward.h"
@@ -113,7 +114,11 @@ Site::Site(Options o) : options(std::move(o)), number(next_compile_number()) {
   if (own_flags.empty()) return;
   flags = config::check_options(own_flags);
   config::OptionScope scope(flags);
-  if (options.options.contains("capture.mode")) own_mode = config::flags().capture.mode;
+  const config::Flags& own = config::flags();
+  auto sets = [&](const char* flag) { return options.options.contains(flag); };
+  if (sets("capture.mode")) own_mode = own.capture.mode;
+  if (sets("dynamo.disable")) own_disable = own.dynamo.disable;
+  if (sets("dynamo.compiled_autograd")) own_compiled_autograd = own.dynamo.compiled_autograd;
 }
 
 Site::Counters& Site::my_counters() { return counters[VersionList<Entry>::my_shard()]; }
@@ -308,7 +313,7 @@ bool has_version_for(const Site& site, const Leaves& leaves) {
 
 bool serve_by_version(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   Site::Counters& counters = site.my_counters();
-  uint32_t n = site.versions.size(), stance = stance_word.load(std::memory_order_relaxed);
+  uint32_t n = site.versions.size(), stance = stance_in_effect();
   bool skips_bodies = site.skips_bodies(), skips_guards = n == 1 && skips_guards_in(stance);
   for (uint32_t i = 0; i < n; ++i) {
     Entry* entry = site.versions[i];
@@ -339,21 +344,25 @@ bool serve_by_version(Site& site, const Leaves& leaves, const Body& body, CallRe
 }
 
 void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
-  uint32_t stance = stance_word.load(std::memory_order_relaxed);
+  uint32_t stance = stance_in_effect();
   if (site.options.disable || is_in(stance, compiler::Stance::force_eager) || is_uncompiled()) {
     bool is_asked_for = site.options.disable || is_uncompiled();
     return is_asked_for ? body.run_eager(body.context) : call_uncompiled(site, body, Eager::stance);
   }
-  const config::Flags& flags = config::flags();
+  const config::DynamoFlags& flags = config::flags().dynamo;
   // Inside another recording the body is part of the outer graph.
-  if (thread_modes.tracer || flags.dynamo.disable) {
+  if (thread_modes.tracer || site.own_disable.value_or(flags.disable)) {
     require_nesting_allowed(site);
     return call_uncompiled(site, body, Eager::disabled);
   }
+  for (const Tensor* t : leaves.tensors) require_own_thread(*t, "calling a compiled callable");
   report::TimeScope time(site.unit, report::Work::call);
   GraphCall recordings;
   std::shared_ptr<void> backward;
-  if (flags.dynamo.compiled_autograd) backward = compiled_backward_slot(site.options);
+  if (site.own_compiled_autograd.value_or(flags.compiled_autograd)) {
+    config::OptionScope options(site.flags);
+    backward = compiled_backward_slot(site.options);
+  }
   if (stance != 0 && serve_by_stance(site, leaves, body, result)) return;
   VersionList<Entry>::Reading reading(site.versions);
   Site::Counters& counters = site.my_counters();

@@ -48,6 +48,7 @@ struct SegmentCode {
   std::optional<SymProgram> conditions;
   AutocastState autocast;         ///< of its caller, which its backward may follow
   std::vector<Overlap> overlaps;  ///< of its inputs, where it writes some
+  Eager because{};                ///< it runs op by op, where it should have been compiled
 
   /// Whether it serves a call of its graph.
   bool serves(std::span<const int64_t> symbols, std::span<const Overlap> overlaps) const;
@@ -84,8 +85,10 @@ class Site {
   config::CompileOptions flags;
   uint32_t number;               ///< first part of compile ids
   report::Unit* unit = nullptr;  ///< what a report tells of it; null: none is wanted
-  /// capture.mode among the options of compile().
+  /// What the options of compile() say of flags that each call asks for: capture.mode, dynamo.disable
+  /// and dynamo.compiled_autograd.
   std::optional<Choice> own_mode;
+  std::optional<bool> own_disable, own_compiled_autograd;
   VersionList<Entry> versions;
   std::atomic<bool> replay_for_good{false};
   /// Misses run eagerly: a limit was reached, or an error of its compilation was suppressed.

@@ -290,13 +290,25 @@ class CheckedArtifact final : public Artifact {
   Once checked_;
 };
 
+// Whether running it on copies shows: what an operation of the program does besides computing would
+// be done again. Those of our own that are tagged so only check.
+bool acts_outside(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& node) {
+    const OpEntry& op = entry_of(node.op);
+    bool acts = (op.tags & TN_TAG_SIDE_EFFECT) && !op.name.starts_with("aten.");
+    return acts || std::ranges::any_of(node.args, [](const Value& a) {
+             return a.tag == Tag::graph && acts_outside(*a.as<Graph>());
+           });
+  });
+}
+
 }  // namespace
 
 std::shared_ptr<Artifact> checked_artifact(std::shared_ptr<Graph> graph,
                                            std::shared_ptr<Artifact> artifact,
                                            const ReproCompile& compile) {
   Checks checks;
-  if (!checks.any() || draws_numbers(*graph)) return artifact;
+  if (!checks.any() || draws_numbers(*graph) || acts_outside(*graph)) return artifact;
   return std::make_shared<CheckedArtifact>(std::move(graph), std::move(artifact), compile, checks);
 }
 

@@ -12,7 +12,7 @@
 namespace tenon {
 
 /// `artifact`, or a wrapper that checks it against `graph` where the flags ask for that and the
-/// graph draws no random numbers. The wrapper throws BackendError for wrong results.
+/// graph neither draws random numbers nor has operations with side effects. The wrapper throws BackendError for wrong results.
 std::shared_ptr<Artifact> checked_artifact(std::shared_ptr<Graph> graph,
                                            std::shared_ptr<Artifact> artifact,
                                            const ReproCompile& compile);

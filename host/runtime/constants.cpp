@@ -1,6 +1,8 @@
 // Functions whose results never change: asking them, and keeping what they give.
 #include "runtime/constants.h"
 
+#include "core/tensor/tensor_impl.h"
+
 #include <tenon/compiler.h>
 
 #include <algorithm>
@@ -39,6 +41,18 @@ Constants::Result Constants::keep(const Function& function, Result result) {
 
 std::shared_ptr<Constants> constants_of_version() {
   return constants_of_call ? *constants_of_call : std::make_shared<Constants>();
+}
+
+// What the program keeps it may write on purpose, and a copy would be no leaf.
+bool detail::is_made_for_result(const Tensor& t) {
+  if (!t.defined() || t.is_fake() || t.requires_grad()) return false;
+  auto is_single = [](const auto& object) { return object.references.load() == 1; };
+  const Tensor& base = impl_of(t)->base;  // which a view keeps
+  const int32_t own_references = base.defined() && is_single(*base.head()) ? 2 : 1;
+  const StorageRef& storage = impl_of(t)->storage_ref;
+  bool is_lent = storage && storage->deleter && t.device() == kCPU;
+  return is_single(*t.head()) && storage && !is_lent &&
+         storage->references.load() == own_references;
 }
 
 std::shared_ptr<const void> detail::constant_of_call(const std::shared_ptr<void>& function,

@@ -58,7 +58,7 @@ CapturedHandle::CapturedHandle(const ImplicitInput& in)
 }
 
 Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
-    : id(std::move(entry_id)), recorded(std::move(recording)) {
+    : id(std::move(entry_id)), flags(config::flags_as_they_are()), recorded(std::move(recording)) {
   if (replays()) {
     Recording first = recorded;
     add_course(std::move(first), /*is_first=*/true);

@@ -3,6 +3,7 @@
 
 #include "capture/follow/walk.h"
 #include "capture/recording.h"
+#include "config/config.h"
 #include "graph/artifact.h"
 #include "guards/overlap.h"
 #include "runtime/constants.h"
@@ -47,6 +48,7 @@ struct Entry {
   Entry(std::string id, Recording recording, const detail::Leaves& leaves);
 
   std::string id;                      ///< "0/1": site and attempt
+  config::ThreadPatches flags;         ///< that it was recorded under
   Recording recorded;                  ///< its guards and its graph, and how results are made
   std::shared_ptr<Artifact> artifact;  ///< null: nothing to compute
   std::unique_ptr<Path> path;          ///< null: later runs cannot be compared with the recording

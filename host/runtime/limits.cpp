@@ -1,6 +1,7 @@
 // Limits of recompiles, and what is said about them.
 #include "runtime/limits.h"
 
+#include "capture/tape/run_again.h"
 #include "config/flag_def.h"
 #include "config/flags.h"
 #include "core/error.h"
@@ -47,7 +48,7 @@ report::Counter& counter_of(Eager reason) {
 
 }  // namespace
 
-static void note_eager_call(Site& site, Eager reason) {
+void note_eager_call(Site& site, Eager reason) {
   ++site.eager_calls;
   counter_of(reason).add();
   if (site.unit) site.unit->note_eager(eager_reasons[static_cast<size_t>(reason)]);
@@ -338,22 +339,30 @@ void exclude_older(const Site& site, Entry& entry) {
       entry.excluded.push_back(site.versions.shared(*older));
 }
 
-bool compile_or_suppress(Site& site, FunctionRef<void()> compile) {
-  int64_t breaks = site.graph_breaks;
+bool hides_error(Site& site, std::optional<size_t> place, std::string_view error) {
+  if (!config::flags().dynamo.suppress_errors) return false;
+  site.eager_because = Eager::suppressed_error;
+  if (!place) site.run_only = true;
+  if (site.suppressed_errors++ > 0) return true;
+  std::string segment = place ? message("segment {} of ", *place) : "";
+  report::log_line(report::LogLevel::warning, "runtime",
+                   message("{}callable {} could not be compiled and runs as it is "
+                           "(dynamo.suppress_errors): {}",
+                           segment, display_name(site), error));
+  return true;
+}
+
+// An error that the body throws now is its own: it is thrown on, and the callable not given up.
+void serve_or_run_eagerly(Site& site, const detail::Body& body, FunctionRef<void()> serve) {
+  std::string error;
   try {
-    compile();
-    return true;
-  } catch (const Error& error) {
-    if (breaks != site.graph_breaks || !config::flags().dynamo.suppress_errors) throw;
-    site.run_only = true;
-    site.eager_because = Eager::suppressed_error;
-    ++site.suppressed_errors;
-    report::log_line(report::LogLevel::warning, "runtime",
-                     message("callable {} could not be compiled and runs as it is "
-                             "(dynamo.suppress_errors): {}",
-                             display_name(site), error.what()));
-    return false;
+    return serve();
+  } catch (const RunsAsItIs& hidden) {
+    error = hidden.what();
   }
+  config::OptionScope options(site.flags);
+  run_eagerly(site, body, Eager::suppressed_error);
+  static_cast<void>(hides_error(site, std::nullopt, error));
 }
 
 }  // namespace tenon

@@ -4,7 +4,9 @@
 #include "core/function_ref.h"
 #include "runtime/call.h"
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace tenon {
 
@@ -22,6 +24,9 @@ enum class Eager : uint8_t {
 };
 /// Counts a call that does, for the reason that the callable remembers, and tells who wants to know.
 void note_eager_call(detail::Site& site);
+/// The same for a reason that is one of this call only. Also of calls some of whose segments run op by
+/// op. Not under the lock of the site.
+void note_eager_call(detail::Site& site, Eager reason);
 /// Runs the body as it is.
 void run_eagerly(detail::Site& site, const detail::Body& body);
 /// The same for a reason that is one of this call only.
@@ -63,9 +68,12 @@ void check_shared_inputs(const detail::Leaves& leaves);
 /// they were made for.
 void exclude_older(const detail::Site& site, Entry& entry);
 
-/// Runs `compile`. False where it has thrown an error that dynamo.suppress_errors hides: the body
-/// runs eagerly, from now on, which is said once. An error of a body that has run in part is thrown
-/// on: no part may run twice.
-bool compile_or_suppress(detail::Site& site, FunctionRef<void()> compile);
+/// Whether dynamo.suppress_errors hides this error of compiling the segment at `place`, or the whole
+/// body, which no call tries again then. Said once a callable. What was recorded runs op by op.
+bool hides_error(detail::Site& site, std::optional<size_t> place, std::string_view error);
+
+/// Serves a call, which may record the body. Where that fails, dynamo.suppress_errors hides it, and the
+/// body has had no effect, it runs as it is, from now on.
+void serve_or_run_eagerly(detail::Site& site, const detail::Body& body, FunctionRef<void()> serve);
 
 }  // namespace tenon

@@ -1,6 +1,8 @@
 // What programs say about the sizes and the memory of arguments; size_policy.cpp reads it.
+#include "core/dispatch.h"
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
+#include "report/log.h"
 
 #include <tenon/compile.h>
 
@@ -17,6 +19,15 @@ uint64_t dim_bit(const Tensor& t, int64_t dim, std::string_view what) {
   require(wrapped >= 0 && wrapped < rank && wrapped < 64,
           "{}: dimension {} is out of range for a tensor with {} dimensions", what, dim, rank);
   return uint64_t{1} << wrapped;
+}
+
+// Sizes of a body that is recorded are what its arguments made them.
+void warn_of_late_mark(const Tensor& t, std::string_view what) {
+  if (t.is_fake() && thread_modes.tracer)
+    report::warn_once(message("late {}", what), "dynamic",
+                      message("{}: called in the body of a compiled callable, where it does "
+                              "nothing; mark the arguments before the call",
+                              what));
 }
 
 TensorMarks& own_marks(const Tensor& t) {
@@ -53,6 +64,7 @@ void check_bounds(std::string_view what, std::optional<int64_t> min, std::option
 void mark_dynamic(const Tensor& t, int64_t dim, DynamicSize size) {
   uint64_t bit = dim_bit(t, dim, "mark_dynamic");
   check_bounds("mark_dynamic", size.min, size.max);
+  warn_of_late_mark(t, "mark_dynamic");
   TensorMarks::Size kept{size.min.value_or(0), size.max.value_or(INT64_MAX)};
   require(!size.hint || (*size.hint >= std::max<int64_t>(kept.min, 2) && *size.hint <= kept.max),
           "mark_dynamic: hint is {}; expected a size of 2 or more within the bounds",
@@ -66,6 +78,7 @@ void mark_dynamic(const Tensor& t, int64_t dim, DynamicSize size) {
 
 void maybe_mark_dynamic(const Tensor& t, int64_t dim) {
   uint64_t bit = dim_bit(t, dim, "maybe_mark_dynamic");
+  warn_of_late_mark(t, "maybe_mark_dynamic");
   marks_without(t, bit).maybe_dynamic |= bit;
 }
 
@@ -83,6 +96,7 @@ void mark_static(const Tensor& t) {
 void mark_unbacked(const Tensor& t, int64_t dim, UnbackedSize size) {
   uint64_t bit = dim_bit(t, dim, "mark_unbacked");
   check_bounds("mark_unbacked", size.min, size.max);
+  warn_of_late_mark(t, "mark_unbacked");
   TensorMarks& marks = marks_without(t, bit);
   marks.unbacked |= bit;
   if (size.strict) marks.strict |= bit;

@@ -3,6 +3,7 @@
 
 #include "backend/backend.h"
 #include "core/error.h"
+#include "core/function_ref.h"
 
 #include <atomic>
 #include <charconv>
@@ -46,6 +47,7 @@ struct Rules {
       int64_t first = number(std::string_view(part).substr(0, dash));
       int64_t last =
           dash == std::string::npos ? first : number(std::string_view(part).substr(dash + 1));
+      if (last < first) fail_at(filter);
       any = any || (n >= first && n <= last);
     }
     return any;
@@ -54,25 +56,35 @@ struct Rules {
 
 }  // namespace
 
-std::optional<std::string> override_for(std::string_view flag, std::string_view rules,
-                                        int64_t number) {
+namespace {
+
+// `check`: of the value of each rule, also of those that do not hold.
+std::optional<std::string> checked_override(const Rules& rules, int64_t number,
+                                            FunctionRef<void(const std::string&)> check) {
   std::optional<std::string> found;
-  Rules reader{flag, rules};
-  for (const std::string& rule : config::split(rules, ';')) {
+  for (const std::string& rule : config::split(rules.text, ';')) {
     size_t colon = rule.find(':');
-    if (colon == std::string::npos || colon + 1 == rule.size()) reader.fail_at(rule);
-    bool holds = reader.holds(std::string_view(rule).substr(0, colon), number);
-    if (holds && !found) found = rule.substr(colon + 1);
+    if (colon == std::string::npos || colon + 1 == rule.size()) rules.fail_at(rule);
+    bool holds = rules.holds(std::string_view(rule).substr(0, colon), number);
+    std::string value = rule.substr(colon + 1);
+    check(value);
+    if (holds && !found) found = std::move(value);
   }
   return found;
+}
+
+}  // namespace
+
+std::optional<std::string> override_for(std::string_view flag, std::string_view rules,
+                                        int64_t number) {
+  return checked_override({flag, rules}, number, [](const std::string&) {});
 }
 
 std::optional<std::string> backend_override(int64_t number) {
   const std::string& rules = config::flags().dynamo.debug_backend_override;
   if (rules.empty()) return std::nullopt;
-  std::optional<std::string> name = override_for("dynamo.debug_backend_override", rules, number);
-  if (name) backend_info(*name);
-  return name;
+  return checked_override({"dynamo.debug_backend_override", rules}, number,
+                          [](const std::string& name) { backend_info(name); });
 }
 
 namespace {
@@ -84,9 +96,16 @@ struct SettingRules {
 
   /// Of the rule that holds for `number`, as lines of TOML.
   std::string toml(int64_t number) const {
-    std::optional<std::string> found = override_for(flag, rules, number);
+    auto check = [&](const std::string& settings) {
+      config::check_options(toml_of(settings), message("{} = \"{}\"", flag, rules));
+    };
+    return toml_of(checked_override({flag, rules}, number, check).value_or(""));
+  }
+
+ private:
+  std::string toml_of(const std::string& settings) const {
     std::string out;
-    for (const std::string& setting : config::split(found.value_or(""), ',')) {
+    for (const std::string& setting : config::split(settings, ',')) {
       size_t equals = setting.find('=');
       require(equals != std::string::npos, ErrorCode::config,
               "{} = \"{}\": `{}` has no value; write key=value", flag, rules, setting);

@@ -2,10 +2,13 @@
 #include "runtime/size_policy.h"
 
 #include "config/flags.h"
+#include "core/error.h"
+#include "core/sym/sym_range.h"
 #include "core/tensor/tensor_impl.h"
 #include "runtime/call.h"
 
 #include <algorithm>
+#include <map>
 
 namespace tenon {
 
@@ -118,6 +121,37 @@ void add_tensor(const Site& site, const Tensor& tensor, size_t argument, TracePo
   }
 }
 
+// What mark_unbacked says of sizes holds for the very call: code may take it for granted, and no
+// guard is asked before the call that compiles.
+void check_unbacked(const Leaves& leaves, const TracePolicy& policy) {
+  struct Shared {
+    int64_t size;
+    std::string text;
+  };
+  std::map<std::string, Shared> of_shape_id;
+  auto check = [&](size_t argument, size_t dim, const TensorMarks::Size& mark, int64_t size) {
+    std::string text = message("arg{}.size({})", argument, dim);
+    require(mark.min <= size && size <= mark.max, ErrorCode::constraint_violation,
+            "{} is {}, but mark_unbacked declared it to lie in {}; pass a size inside or widen the "
+            "range",
+            text, size, Range{mark.min, mark.max});
+    if (mark.shape_id.empty()) return;
+    const Shared& first = of_shape_id.try_emplace(mark.shape_id, Shared{size, text}).first->second;
+    require(first.size == size, ErrorCode::constraint_violation,
+            "{} is {} and {} is {}, but mark_unbacked declared them equal by shape_id \"{}\"; pass "
+            "equal sizes, or give them ids of their own",
+            first.text, first.size, text, size, mark.shape_id);
+  };
+  for (size_t i = 0; i < leaves.tensors.size(); ++i) {
+    const Tensor& t = *leaves.tensors[i];
+    const TensorMarks* marks = t.defined() ? marks_of(t) : nullptr;
+    if (!marks) continue;
+    for (size_t d = 0; d < policy.sizes[i].size(); ++d)
+      if (policy.sizes[i][d] == DimPolicy::unbacked)
+        check(i, d, marks->size(d), t.head()->sizes[d]);
+  }
+}
+
 bool is_symbolic_number(const Site& site, Number number, size_t index) {
   const config::Flags& flags = config::flags();
   if (lists(flags.compiler.dynamic_sources, message("number{}", index))) return true;
@@ -150,6 +184,7 @@ TracePolicy trace_policy(Site& site, const Leaves& leaves, bool backend_takes_sy
       for (auto& dims : *all) std::ranges::fill(dims, DimPolicy::fixed);
     policy.numbers.assign(policy.numbers.size(), false);
   }
+  check_unbacked(leaves, policy);
   return policy;
 }
 

@@ -10,6 +10,7 @@
 namespace tenon {
 
 constinit std::atomic<uint32_t> stance_word{0};
+constinit thread_local bool ignores_stance = false;
 
 using compiler::Stance;
 using compiler::StanceOptions;
@@ -66,8 +67,10 @@ std::string other_backend(Site& site, uint32_t word, const detail::Leaves& leave
 
 bool serve_by_stance(Site& site, const detail::Leaves& leaves, const detail::Body& body,
                      detail::CallResult& result) {
-  uint32_t word = stance_word.load(std::memory_order_relaxed);
+  uint32_t word = stance_in_effect();
   if (is_in(word, Stance::eager_then_compile) && is_first_call(site, leaves)) {
+    Site::Counters& counters = site.my_counters();
+    ++counters.calls, ++counters.unserved;
     run_eagerly(site, body, Eager::stance);
     return true;
   }
@@ -95,9 +98,7 @@ void set_stance(Stance stance, StanceOptions options) {
   stance_word.store(word, std::memory_order_relaxed);
 }
 
-Stance get_stance() {
-  return static_cast<Stance>(stance_word.load(std::memory_order_relaxed) & stance_bits);
-}
+Stance get_stance() { return static_cast<Stance>(stance_in_effect() & stance_bits); }
 
 StanceOptions get_stance_options() {
   std::lock_guard lock(current().options_lock);

@@ -13,6 +13,11 @@ namespace tenon {
 
 /// The stance, and two bits for its options.
 extern constinit std::atomic<uint32_t> stance_word;
+/// Whether this thread asks what callables would do, see explain(): no stance counts for it.
+extern constinit thread_local bool ignores_stance;
+inline uint32_t stance_in_effect() {
+  return ignores_stance ? 0 : stance_word.load(std::memory_order_relaxed);
+}
 constexpr uint32_t stance_of(compiler::Stance stance) { return static_cast<uint32_t>(stance); }
 constexpr bool is_in(uint32_t word, compiler::Stance stance) {
   return (word & 0xff) == stance_of(stance);

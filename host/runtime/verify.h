@@ -1,9 +1,9 @@
 // Verification: what code takes for granted beyond its guards is looked at again now and then.
 //
 // Guards do not see a value that the body reads and that is not an argument. So the body is recorded
-// anew at hits 1, 4, 16, 64 ... and at every `capture.retrace_check`th one, and must give the graph
-// and the plain results of the entry; else the entry is stale. Between these hits the cost is one
-// comparison.
+// anew at hits 1, 4, 16, 64 ... and at every `capture.retrace_check`th one, under the flags of the
+// entry, and must give its graph and its plain results; else the entry is stale. Between these hits
+// the cost is one comparison.
 #pragma once
 
 #include "runtime/call.h"

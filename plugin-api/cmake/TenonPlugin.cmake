@@ -140,21 +140,38 @@ function(tenon_plugin_option out_fields out_reads)
   if(option_type STREQUAL "enum")
     string(REGEX MATCHALL "[\"'][^\"']*[\"']" choices "${option_choices}")
     list(JOIN choices ", " names)
-    # An enumerator is the choice as a name of C++: keywords get an underscore.
-    list(TRANSFORM choices REPLACE "[\"']" "")
-    list(TRANSFORM choices REPLACE "[^a-zA-Z0-9_]" "_")
-    list(TRANSFORM choices REPLACE "^([0-9])" "_\\1")
-    set(keywords "auto|default|true|false|for|while|do|if|else|new|delete|public|private|static|const"
-      "inline|export|double|float|int|long|short|char|bool|void|and|or|not|signed|unsigned")
-    list(JOIN keywords "|" keywords)
-    list(TRANSFORM choices REPLACE "^(${keywords})$" "\\1_")
-    list(JOIN choices ", " enumerators)
+    set(enumerators)
+    foreach(choice IN LISTS choices)
+      string(REGEX REPLACE "[\"']" "" choice "${choice}")
+      tenon_plugin_name(choice "${choice}" "${enumerators}")
+      list(APPEND enumerators ${choice})
+    endforeach()
+    list(JOIN enumerators ", " enumerators)
     set(enum "  enum class ${type} { ${enumerators} };\n")
     set(read "static_cast<${type}>(given.choice(\"${option_name}\", {${names}}))")
   endif()
-  set(${out_fields} "${${out_fields}}${enum}  /// ${option_doc}\n  ${type} ${option_name};\n"
+  tenon_plugin_name(field ${option_name} read)
+  set(${out_fields} "${${out_fields}}${enum}  /// ${option_doc}\n  ${type} ${field};\n"
     PARENT_SCOPE)
-  set(${out_reads} "${${out_reads}}        .${option_name} = ${read},\n" PARENT_SCOPE)
+  set(${out_reads} "${${out_reads}}        .${field} = ${read},\n" PARENT_SCOPE)
+endfunction()
+
+# The text as a name of C++: keywords, and the names that are taken, get an underscore.
+function(tenon_plugin_name out text taken)
+  string(REGEX REPLACE "[^a-zA-Z0-9_]" "_" name "${text}")
+  string(REGEX REPLACE "^([0-9]|$)" "_\\1" name "${name}")
+  set(keywords alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t
+    char32_t char8_t class co_await co_return co_yield compl concept const const_cast consteval
+    constexpr constinit continue decltype default delete do double dynamic_cast else enum explicit
+    export extern false float for friend goto if inline int long mutable namespace new noexcept not
+    not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires
+    return short signed sizeof static static_assert static_cast struct switch template this
+    thread_local throw true try typedef typeid typename union unsigned using virtual void volatile
+    wchar_t while xor xor_eq)
+  while("${name}" IN_LIST keywords OR "${name}" IN_LIST taken)
+    string(APPEND name _)
+  endwhile()
+  set(${out} "${name}" PARENT_SCOPE)
 endfunction()
 
 function(tenon_plugin_options_header folder backend fields reads)

@@ -105,5 +105,41 @@ TENON_PROGRAM(DivisorsThatAre0InTheTypeOfTheTensor, 8) {
   }
 }
 
+TENON_PROGRAM(ABadRequestLeavesTheStateOfTheLastGoodOne, 8) {
+  Tensor last = zeros({2});
+  auto f = run.compile([&](const Tensor& x) {
+    check((x > 0).all(), "positive");
+    last = last * 0.5 + x;  // the code of the check has not run yet
+    return last;
+  });
+  for (double x : {1.0, -1.0, 2.0, 3.0, -2.0, -1.0, 1.0}) {
+    try {
+      run.log(f(full({2}, x)));
+    } catch (const Error&) {
+      run.log("refused");
+    }
+    run.log(last);
+  }
+}
+
+// What the writes of a failing segment leave is documented, so that they are done by hand here.
+TENON_PROGRAM(ABadRequestBesideAWriteLeavesTheCallableUsable, 8) {
+  Tensor table = ones({4, 2}), n = zeros({}), h = zeros({2});
+  auto f = run.compile([&](const Tensor& x, const Tensor& at) {
+    n.add_(1);
+    h = x * 2 + h;
+    return table.index_select(0, at) * h;
+  });
+  for (int at : {1, 9, 2, 3, 9, 1}) {
+    try {
+      run.log(f(ones({2}), tensor({at})));
+    } catch (const Error&) {
+      n = full({}, 10.0 + at);
+      h = zeros({2}) + h * 0;
+    }
+    run.log(n, h);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -29,12 +29,12 @@ SavedValue::More& SavedValue::more() {
   return *more_;
 }
 
-void SavedValue::keep_tensors(TensorList list) {
+void SavedValue::keep_tensors(TensorList list, bool copy) {
   for (const Tensor& t : list)
     if (part_ == Part::meta)
       more().fakes.push_back(fake_of(t));
     else
-      more().tensors.emplace_back(t, false);
+      more().tensors.emplace_back(copy && t.defined() ? t.clone() : t, false);
   more();
 }
 
@@ -66,7 +66,7 @@ SavedValue::SavedValue(const Value& argument, Part part, bool copy)
       break;
     }
     case Tag::tensors:
-      keep_tensors(TensorList(argument.as<Tensor>(), argument.count));
+      keep_tensors(TensorList(argument.as<Tensor>(), argument.count), copy);
       break;
     case Tag::ints:
     case Tag::floats:

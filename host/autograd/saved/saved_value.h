@@ -69,7 +69,7 @@ class SavedValue {
   Value scalar() const;
   const std::vector<uint64_t>& words() const;
   const std::vector<Tensor>& fakes() const;
-  void keep_tensors(TensorList list);
+  void keep_tensors(TensorList list, bool copy);
   void keep_list(const Value& list);
   void take_list(const ShapeEnv& env, SymIntList recorded);
 

@@ -7,6 +7,7 @@
 #include "core/dispatch.h"
 #include "graph/extract.h"
 #include "graph/interpret.h"
+#include "ops/argument_types.h"
 #include "ops/op_table.h"
 
 #include <tenon/detail/leaves.h>
@@ -29,6 +30,7 @@ tn_status* run_op(uint32_t op_id, const tn_arg* args, uint32_t n_args, tn_tensor
     HostArguments given(args, n_args, values);
     if (n_args < op.n_args) given.add_defaults(op);
     std::span<Value> packed = given.values();
+    for (uint32_t i = 0; i < op.n_args; ++i) require_fit(op.name, op.schema.args[i], packed[i]);
     Value results[8];
     bool list = op.schema.returns_list();
     dispatch(op, packed.data(), op.n_args, results, list ? 1 : op.n_returns);

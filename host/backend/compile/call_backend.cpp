@@ -20,7 +20,10 @@ namespace tenon {
 
 namespace {
 
+// Inside of the plugin: a shutdown on another thread may unmap the names of its tables.
 const tn_backend& table_of(const LoadedPlugin& plugin, const BackendManifest& manifest) {
+  InPlugin in(plugin.net.life());
+  if (!in) throw_closed();
   auto table = std::find_if(plugin.backends.begin(), plugin.backends.end(),
                             [&](const tn_backend& b) { return view_of(b.name) == manifest.name; });
   ensure(table != plugin.backends.end(), "a loaded plugin lacks a backend of its manifest");
@@ -47,10 +50,9 @@ void check_chain(const std::vector<std::string>& chain, const std::string& id) {
 
 }  // namespace
 
-std::string PluginBackend::id() const { return plugin.name + "/" + manifest.name; }
-
-std::unique_lock<std::mutex> PluginBackend::lock() const {
-  static std::mutex serial_compiles;
+// One backend may have another one compile, on the same thread.
+std::unique_lock<std::recursive_mutex> PluginBackend::lock() const {
+  static std::recursive_mutex serial_compiles;
   std::unique_lock lock(serial_compiles, std::defer_lock);
   if (!manifest.threadsafe_compile) lock.lock();
   return lock;
@@ -111,19 +113,20 @@ std::shared_ptr<Artifact> leave_to_fallback(const BackendManifest& manifest,
 
 std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
                                               const CompileRequest& request) {
+  std::string id = choice.plugin->manifest.name + "/" + choice.manifest().name;
+  check_chain(request.chain, id);
+  CompileRequest linked = request;
+  linked.chain.push_back(id);
   std::string outside = outside_of_manifest(choice.manifest(), request, false);
-  if (!outside.empty()) return leave_to_fallback(choice.manifest(), request, outside);
+  if (!outside.empty()) return leave_to_fallback(choice.manifest(), linked, outside);
   const LoadedPlugin& plugin = load_plugin(plugin_catalog(), choice.plugin);
   PluginBackend backend{plugin, choice.manifest(), table_of(plugin, choice.manifest())};
-  check_chain(request.chain, backend.id());
   backend.cache = cache_scope_of(backend);
-  CompileRequest linked = request;
-  linked.chain.push_back(backend.id());
   AbiRequest rq(backend.manifest, plugin.name, linked, backend.cache);
   if (judges_nodes(backend.table) && !request.graph->nodes().empty())
     return compile_in_regions(backend, rq);
   outside = outside_of_manifest(backend.manifest, request, true);
-  if (!outside.empty()) return leave_to_fallback(backend.manifest, request, outside);
+  if (!outside.empty()) return leave_to_fallback(backend.manifest, linked, outside);
   return compile_whole(backend, rq);
 }
 

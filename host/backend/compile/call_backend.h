@@ -18,9 +18,8 @@ struct PluginBackend {
   const tn_backend& table;
   const CacheScope* cache = nullptr;  ///< null: it keeps nothing on disk
 
-  std::string id() const;  ///< "plugin/backend"
   /// Held while a function of a backend runs that cannot be called on several threads at once.
-  std::unique_lock<std::mutex> lock() const;
+  std::unique_lock<std::recursive_mutex> lock() const;
 };
 
 /// Loads the plugin where it is not yet, and compiles. What the backend does not take, nodes by its

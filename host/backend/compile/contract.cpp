@@ -8,12 +8,15 @@
 #include "core/tensor/tensor_impl.h"
 #include "graph/control_flow.h"
 #include "graph/passes/aliasing.h"
+#include "ops/custom_op.h"
 #include "ops/op_table.h"
 
 #include <algorithm>
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
+#include <set>
 
 namespace tenon {
 
@@ -67,6 +70,37 @@ bool has_bodies(const Graph& graph) {
                              [](const Node& node) { return is_control_flow(entry_of(node.op)); });
 }
 
+/// The inputs that a value's history leads to, as far as rules of the host tell.
+class Histories {
+ public:
+  explicit Histories(const Graph& graph) : graph_(graph), inputs_(graph.values().size()) {
+    for (uint32_t i = 0; i < graph.inputs().size(); ++i)
+      if (needs(graph.inputs()[i])) inputs_[graph.inputs()[i]] = {i};
+    for (const Node& node : graph.nodes())
+      if (!custom_op_of(entry_of(node.op))) visit(node);
+  }
+  std::vector<uint32_t> of(ValueId v) const { return {inputs_[v].begin(), inputs_[v].end()}; }
+
+ private:
+  bool needs(ValueId v) const { return graph_.value(v).flags.requires_grad; }
+
+  void visit(const Node& node) {
+    std::set<uint32_t> all;
+    for (const Value& a : node.args)
+      for_each_value(a, [&](ValueId v) { all.insert(inputs_[v].begin(), inputs_[v].end()); });
+    if (all.empty()) return;
+    auto lead = [&](ValueId v) {
+      if (needs(v)) inputs_[v].insert(all.begin(), all.end());
+    };
+    for (uint32_t r = 0; r < node.n_results; ++r) lead(node.first_result + r);
+    for (size_t i = 0; i < node.args.size(); ++i)
+      if (entry_of(node.op).mutated_args >> i & 1) for_each_value(node.args[i], lead);
+  }
+
+  const Graph& graph_;
+  std::vector<std::set<uint32_t>> inputs_;  // by value
+};
+
 }  // namespace
 
 std::vector<int64_t> as_the_graph_says(const Graph& graph, const Dims& said,
@@ -79,6 +113,8 @@ CallContract::CallContract(const CompileRequest& request)
     : graph_(request.graph), checking_(config::flags().plugins.check_calls) {
   bool captured = request.stage == Stage::captured && request.grad_enabled;
   bool tells_history = captured && !has_bodies(*graph_);
+  std::optional<Histories> histories;
+  if (tells_history) histories.emplace(*graph_);
   for (ValueId id : graph_->outputs()) {
     Expected& e = expected_.emplace_back();
     if (id == no_value) e.rank = -1;
@@ -86,7 +122,8 @@ CallContract::CallContract(const CompileRequest& request)
     const GraphValue& value = graph_->value(id);
     e.dtype = static_cast<int32_t>(value.meta.dtype);
     e.rank = static_cast<int32_t>(value.meta.sizes.size());
-    if (tells_history && value.flags.requires_grad) e.flags = TN_T_REQUIRES_GRAD;
+    if (tells_history && value.flags.requires_grad) e.depends = histories->of(id);
+    if (!e.depends.empty()) e.flags = TN_T_REQUIRES_GRAD;
   }
   for (ValueId id : graph_->inputs())
     grad_ = grad_ || (captured && graph_->value(id).flags.requires_grad);
@@ -104,7 +141,9 @@ std::string CallContract::output_name(size_t output) const {
   return named("output", output, graph_->value(graph_->outputs()[output]));
 }
 
-std::string CallContract::problem(std::span<tn_tensor* const> outputs) const {
+std::string CallContract::problem(std::span<tn_tensor* const> outputs,
+                                  std::span<detail::TensorHead* const> inputs) const {
+  auto needs_gradient = [&](uint32_t i) { return inputs[i] && share(inputs[i]).requires_grad(); };
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Expected& e = expected_[i];
     const tn_tensor* t = outputs[i];
@@ -115,7 +154,8 @@ std::string CallContract::problem(std::span<tn_tensor* const> outputs) const {
                      dtype_text(e.dtype));
     if (t->ndim != e.rank)
       return message("{} has {} dimensions, the graph says {}", output_name(i), t->ndim, e.rank);
-    if (!thread_modes.grad_enabled) continue;  // nothing has a history then
+    if (!thread_modes.grad_enabled) continue;                       // nothing has a history then
+    if (std::ranges::none_of(e.depends, needs_gradient)) continue;  // they need none any more
     if (share(static_cast<detail::TensorHead*>(const_cast<tn_tensor*>(t))).requires_grad())
       continue;  // a view whose base was written tells when asked
     return message("{} has no gradient history, although it depends on inputs that need gradients",

@@ -1,7 +1,8 @@
 // What a compiled graph promises at each call, and what is told when it breaks it (P23).
 //
 // Always checked, since it costs a comparison an output: every output is there and has dtype and
-// rank of the graph; outputs that need gradients have a history. With plugins.check_calls also:
+// rank of the graph; outputs have a history where ops of the host lead from an input that needs a
+// gradient to them. What an op of a library or plugin gives may have none. With plugins.check_calls also:
 // sizes and device of the outputs; that inputs which the graph does not write are left alone; that
 // no handle is used after the call that lent it, nor released by it.
 #pragma once
@@ -36,8 +37,9 @@ class CallContract {
     return good;
   }
   /// What is wrong with outputs that do not hold; "" when nothing is: while gradients are off no
-  /// output has a history.
-  std::string problem(std::span<tn_tensor* const> outputs) const;
+  /// output has a history. `inputs`: of the call, null where they have changed hands.
+  std::string problem(std::span<tn_tensor* const> outputs,
+                      std::span<detail::TensorHead* const> inputs) const;
   /// What is wrong with sizes and devices, given the values of the symbols; "" when nothing is.
   std::string shape_problem(std::span<tn_tensor* const> outputs,
                             std::span<const int64_t> syms) const;
@@ -54,7 +56,8 @@ class CallContract {
   /// One output; rank -1 is a hole, -2 a number, of which nothing is asked.
   struct Expected {
     int32_t dtype = 0, rank = -2;
-    uint32_t flags = 0;  ///< TN_T_ that must be set
+    uint32_t flags = 0;             ///< TN_T_ that must be set
+    std::vector<uint32_t> depends;  ///< the inputs that give it a history if they need a gradient
   };
   static bool fits(const Expected& e, const tn_tensor* t) {
     if (e.rank < 0) return true;

@@ -68,7 +68,11 @@ OptionValue value_of(const config::TomlNode& node, const std::string& key) {
       return node.text;
     case Kind::array: {
       std::vector<std::string> items;
-      for (const config::TomlNode& item : node.items) items.push_back(item.text);
+      for (const config::TomlNode& item : node.items) {
+        require(item.kind == Kind::text, ErrorCode::config,
+                "option {} has an item that is not a text; expected items such as \"1\"", key);
+        items.push_back(item.text);
+      }
       return items;
     }
     default:

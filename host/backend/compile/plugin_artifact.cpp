@@ -7,7 +7,9 @@
 #include "backend/device_graphs.h"
 #include "core/device/overwritten.h"
 #include "core/device/provider.h"
+#include "core/dispatch.h"
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 
@@ -114,10 +116,14 @@ class PluginArtifact final : public Artifact, private Retirable {
                     .stream = device_ ? current_stream(*device_) : nullptr};
     bool plain = is_plain_ && !is_counting_held();
     tn_status* status = plain ? run(call) : run_carefully(call);
-    bool good = contract_.holds(results) || contract_.problem(results).empty();
+    bool good = contract_.holds(results) || contract_.problem(results, inputs).empty();
+    if (!status && !good) [[unlikely]]
+      status = broken(contract_.problem(results, inputs));
     if (flags & TN_CALL_STEAL_INPUTS) release_all(inputs);
-    if (status || !good) [[unlikely]]
-      fail(status, results);
+    if (status) [[unlikely]]
+      fail(status);
+    if (!thread_modes.grad_enabled && std::ranges::any_of(outputs, has_history)) [[unlikely]]
+      drop_histories(outputs, inputs);
   }
   tn_status* run(tn_call& call) {
     return call_plugin(
@@ -144,6 +150,18 @@ class PluginArtifact final : public Artifact, private Retirable {
     return make_status(TN_INTERNAL, to_text(net_.note_broken(std::move(problem))));
   }
 
+  static bool has_history(const Tensor& t) {
+    return t.defined() && (t.head()->flags & TN_T_REQUIRES_GRAD);
+  }
+  // On threads of its own a plugin computes with gradients on, whoever has called: nobody asked for
+  // them. What is an input itself stays what it is.
+  [[gnu::cold, gnu::noinline]] static void drop_histories(
+      std::span<Tensor> outputs, std::span<detail::TensorHead* const> inputs) {
+    for (Tensor& out : outputs)
+      if (has_history(out) && std::ranges::find(inputs, out.head()) == inputs.end())
+        out = out.detach();
+  }
+
   [[gnu::cold, gnu::noinline]] static void check_all(std::span<detail::TensorHead*> inputs) {
     for (detail::TensorHead* input : inputs)
       if (input) check_not_overwritten(share(input));
@@ -152,9 +170,7 @@ class PluginArtifact final : public Artifact, private Retirable {
   [[gnu::noinline]] static void release_all(std::span<detail::TensorHead*> inputs) {
     for (detail::TensorHead*& left : inputs) take_tensor(std::exchange(left, nullptr));
   }
-  [[noreturn, gnu::cold, gnu::noinline]] void fail(tn_status* status,
-                                                   std::span<tn_tensor* const> results) {
-    if (!status) status = broken(contract_.problem(results));
+  [[noreturn, gnu::cold, gnu::noinline]] void fail(tn_status* status) {
     if (status->code == TN_INVALID_ARGUMENT || status->code == TN_OUT_OF_RANGE)
       throw_about_values(status, "code of backend " + backend_);
     // What an op that the code has called does not compute.

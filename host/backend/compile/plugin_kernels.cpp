@@ -39,6 +39,7 @@ struct KernelSlot {
 bool prepare(KernelSlot& slot) {
   if (slot.table.load(std::memory_order_acquire)) return true;
   if (slot.unusable.load(std::memory_order_relaxed)) return false;
+  if (is_being_loaded(*slot.plugin)) return false;  // its own entry calls the op
   try {
     const LoadedPlugin& plugin = load_plugin(plugin_catalog(), slot.plugin);
     const tn_kernels& kernels = plugin.kernels[slot.row];

@@ -14,6 +14,7 @@
 #include "backend/find/plugin_names.h"
 #include "backend/find/quarantine.h"
 #include "core/error.h"
+#include "report/log.h"
 
 #include <tenon/plugin.h>
 
@@ -22,6 +23,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -85,6 +87,12 @@ static bool same_directory(const std::string& a, const std::string& b) {
 void PluginCatalog::list_directory(size_t place, std::vector<Candidate>& out) const {
   const std::string& directory = places_[place].path;
   DIR* dir = ::opendir(directory.c_str());
+  if (!dir && errno == ENOTDIR)
+    report::warn_once(
+        "no folder " + directory, "backend",
+        message("{} is not a folder, so no plugins are searched there; --plugin names "
+                "a file",
+                directory));
   if (!dir) return;
   bool install = same_directory(directory, settings_.install_dir);
   size_t first = out.size();

@@ -391,6 +391,9 @@ KernelsManifest read_kernels(const TomlNode& table, Texts& unknown) {
   t.required("ops");
   out.ops = t.list("ops");
   out.priority = t.integer("priority", 0, INT32_MIN);
+  if (out.priority > INT32_MAX)
+    complain(*t.find("priority"),
+             message("priority is {}; expected at most {}", out.priority, INT32_MAX));
   return out;
 }
 

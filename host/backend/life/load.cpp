@@ -32,7 +32,8 @@ constexpr int64_t entry_budget_ms = 200;
 
 /// Leaked: libraries stay mapped until the process ends, or until unmap().
 struct Loader {
-  std::mutex loading;
+  std::recursive_mutex loading;       // an entry may run ops, whose kernels are loaded then
+  std::vector<std::string> entering;  // files on their way, innermost last
   std::map<std::string, std::unique_ptr<LoadedPlugin>> loaded;
   std::map<std::string, Diagnosis> failed;  // after they were mapped: an entry runs once
   std::vector<std::unique_ptr<boost::dll::shared_library>> libraries;
@@ -165,27 +166,50 @@ std::unique_ptr<LoadedPlugin> enter_plugin(PluginCatalog& catalog, const FoundPl
   return loaded;
 }
 
+/// The file is on its way: nobody below may load it once more.
+class Entering {
+ public:
+  explicit Entering(const FoundPlugin& plugin) {
+    if (is_being_loaded(plugin))
+      throw BackendError(ErrorCode::plugin, TN_FAILED_PRECONDITION,
+                         message("plugin {} is asked for while it is being loaded; its entry must "
+                                 "not use what it is about to offer",
+                                 plugin.manifest.name));
+    loader().entering.push_back(plugin.path);
+  }
+  ~Entering() { loader().entering.pop_back(); }
+  Entering(const Entering&) = delete;
+};
+
+// Work on behalf of a call that was let in before the gate closed still finds what is not down.
+void require_open(const LoadedPlugin& plugin) {
+  bool is_let_in = InPlugin::current() && !plugin.net.life().is_down();
+  if (is_gate_closed() && !is_let_in) throw_closed();
+}
+
 const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& plugin) {
   Loader& l = loader();
   if (auto known = l.loaded.find(plugin->path); known != l.loaded.end()) {
     if (known->second->net.is_faulty()) throw_diagnosis(known->second->net.diagnosis());
+    require_open(*known->second);
     return *known->second;
   }
   if (auto known = l.failed.find(plugin->path); known != l.failed.end())
     throw_diagnosis(known->second);
   require_usable(*plugin);
   require_loading_allowed();
+  Entering entering(*plugin);
   if (config::flags().plugins.report_crashes) report_crashes();
   load_requirements(catalog, *plugin);
 
   auto start = std::chrono::steady_clock::now();
   Admission admission(catalog, *plugin);
-  auto& library = l.libraries.emplace_back(map_library(catalog, *plugin));
-  admission.check_mapped(library->native());
+  boost::dll::shared_library& library = *l.libraries.emplace_back(map_library(catalog, *plugin));
+  admission.check_mapped(library.native());
   catalog.set_state(plugin->path, PluginState::loaded);
   // Until its ops have been checked: who looks for one of them must not load the plugin again.
   EntryScope scope(plugin->manifest.name);
-  std::unique_ptr<LoadedPlugin> loaded = enter_plugin(catalog, plugin, *library);
+  std::unique_ptr<LoadedPlugin> loaded = enter_plugin(catalog, plugin, library);
   // What offers nothing but devices is loaded when one is wanted, and who wants it asks: to open a
   // driver takes long, and no fork survives it.
   Diagnosis warning = loaded->backends.empty() ? Diagnosis() : look_for_devices(*loaded);
@@ -199,7 +223,7 @@ const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& pl
   std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
   report::log(report::LogLevel::info, "backend", "loaded plugin {} {} from {} in {} ms",
               loaded->name, to_text(plugin->manifest.version), plugin->path, ms.count());
-  keep(*loaded, *library);
+  keep(*loaded, library);
   return *(l.loaded[plugin->path] = std::move(loaded));
 }
 
@@ -266,6 +290,11 @@ void load_requirements(PluginCatalog& catalog, const FoundPlugin& plugin) {
 const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& plugin) {
   std::lock_guard lock(loader().loading);
   return load_locked(catalog, plugin);
+}
+
+bool is_being_loaded(const FoundPlugin& plugin) {
+  std::lock_guard lock(loader().loading);
+  return std::ranges::count(loader().entering, plugin.path) > 0;
 }
 
 void require_usable(const FoundPlugin& plugin) {

@@ -27,9 +27,13 @@ struct LoadedPlugin : PluginTables {
 };
 
 /// Loads the plugin (once a process; later calls give the same object). Throws BackendError with
-/// the diagnosis when it cannot be used, or when an exception has left it since. Threads: one load
-/// at a time, under the loader's lock.
+/// the diagnosis when it cannot be used, or when an exception has left it since, and after
+/// shutdown(). Threads: one load at a time, under the loader's lock; what an entry needs is loaded
+/// inside of it.
 const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& plugin);
+
+/// Whether this thread is loading the plugin. Waits for another thread that does.
+bool is_being_loaded(const FoundPlugin& plugin);
 
 /// Throws BackendError with the diagnosis of a plugin that was found and cannot be used.
 void require_usable(const FoundPlugin& plugin);

@@ -198,9 +198,11 @@ void at_exit() {
 
 }  // namespace
 
+void throw_closed() { throw BackendError(ErrorCode::plugin, TN_FAILED_PRECONDITION, closed_text); }
+
 void require_loading_allowed() {
   Ending& e = ending();
-  if (is_gate_closed()) throw BackendError(ErrorCode::plugin, TN_FAILED_PRECONDITION, closed_text);
+  if (is_gate_closed()) throw_closed();
   if (e.process == 0) {
     e.process = ::getpid();
     detail::counting_held = config::flags().plugins.check_leaks || counts_by_default;

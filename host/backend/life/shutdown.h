@@ -5,6 +5,8 @@
 
 namespace tenon {
 
+/// Throws the BackendError that says that plugins are shut down.
+[[noreturn]] void throw_closed();
 /// To be called before a plugin is loaded. Throws BackendError TN_FAILED_PRECONDITION after
 /// shutdown, and in a process that was forked after plugins had been loaded.
 void require_loading_allowed();

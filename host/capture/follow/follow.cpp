@@ -12,6 +12,7 @@
 #include "core/arguments.h"
 #include "core/dispatch.h"
 #include "core/tensor/each_tensor.h"
+#include "core/tensor/owner_thread.h"
 #include "graph/record.h"
 #include "ops/custom_op.h"
 #include "ops/decompose.h"
@@ -32,8 +33,10 @@ struct Follower::Running {
   explicit Running(Follower& f) : follower(f) {
     if (f.is_on_tape()) thread_modes.exclude &= ~bit(Key::autograd);
     thread_modes.follower = thread_modes.tracer = &f;
+    ++n_bodies_along_paths;
   }
   ~Running() {
+    --n_bodies_along_paths;
     thread_modes.follower = nullptr;
     thread_modes.tracer = tracer;
     thread_modes.excluded_outside = outside;
@@ -63,15 +66,27 @@ void Follower::run(const detail::Body& body) {
     changes.undo();
     throw;
   } catch (...) {
+    hide_refusal(changes, [&] {
+      bool is_hidden = has_done_nothing();
+      if (is_hidden) trace_scope_.reset();
+      return is_hidden;
+    });
     // What the body has done by now is done.
     if (!trace_ && ((is_on_tape() && gradients_.has_any()) || walk_.has_written() ||
                     walk_.has_escapes(results_.tensors, gradients_)))
       stop_following();
     if (trace_) trace_->failed();
     trace_scope_.reset();
-    throw;
+    rethrow_unhidden();
   }
   trace_scope_.reset();
+}
+
+// Whether the body may run once more.
+bool Follower::has_done_nothing() {
+  if (has_passed_break_) return false;
+  return trace_ ? tenon::has_done_nothing(*trace_, results_.tensors)
+                : !walk_.has_escapes(results_.tensors, gradients_);
 }
 
 bool Follower::takes(const CallArgs& call) {
@@ -108,13 +123,24 @@ bool Follower::runs_outside(const CallArgs& call) {
   return true;
 }
 
+// What is a view of a captured tensor is one of its fake, which a write gives the history.
+static void track_views_of_fakes(const Walk& walk, const CallArgs& call) {
+  bool of_a_tensor = call.n_args && call.args[0].tag == Tag::tensor;
+  bool of_captured = of_a_tensor && !call.args[0].as<Tensor>()->is_fake();
+  Tensor fake = of_captured ? walk.fake_of(*call.args[0].as<Tensor>()) : Tensor();
+  if (!fake.defined()) return track_views(call);
+  std::vector<Value> args(call.args, call.args + call.n_args);
+  args[0] = Value::of(fake);
+  track_views({call.op, args.data(), call.results, call.n_args, call.n_results});
+}
+
 // The tape asks what is a view of what, and whether it was written. Real tensors are, once the code has
 // run.
 void Follower::answer(const CallArgs& call) {
   walk_.at().give_results(call);
   if (!is_on_tape()) return;
   if (forgets_history(*call.op)) return forget_history(*call.args[0].as<Tensor>());
-  track_views(call);
+  track_views_of_fakes(walk_, call);
   uint64_t written = written_args(call);
   for (uint32_t i = 0; written && i < call.n_args; ++i)
     if (written >> i & 1)
@@ -164,8 +190,9 @@ bool finds_recorded_tensors(const Walk& walk) {
     ValueId input = part->graph->inputs()[i];
     const GraphValue& recorded = part->graph->value(input);
     bool is_written = impl_of(fake)->extra->trace_value != walk.path().number_of(*part, input);
-    if (is_written || !lies_as(fake, recorded.meta) ||
-        fake.requires_grad() != recorded.flags.requires_grad)
+    // As it is: the body may have yet to name it.
+    bool needs_grad = impl_of(fake)->flags & TN_T_REQUIRES_GRAD;
+    if (is_written || !lies_as(fake, recorded.meta) || needs_grad != recorded.flags.requires_grad)
       return false;
   }
   return true;
@@ -211,6 +238,7 @@ bool Follower::passes_break() {
     difference_ = message("it looks at data after {} operations", walk_.at().next_step());
     return false;
   }
+  has_passed_break_ = true;
   if (walk_.has_pending_steps()) walk_.run_segment(helpers_.segments);
   return true;
 }
@@ -273,9 +301,7 @@ std::vector<bool> have_histories(std::span<const Tensor> results) {
 
 void Follower::finish() {
   if (is_off_path_) return stop_following();
-  bool is_cut = walk_.path().has_breaks();
-  // The tape holds what it has saved as long as there is one.
-  bool keeps = !is_cut && !is_on_tape() && walk_.has_escapes(results_.tensors, gradients_);
+  bool keeps = false;
   std::vector<bool> histories;
   if (is_on_tape()) histories = have_histories(results_.tensors);
   bool shares_otherwise = false;
@@ -283,6 +309,8 @@ void Follower::finish() {
   const TouchedGradients& left = is_on_tape() ? gradients_ : none;
   auto ends = [&] {
     if (walk_.path().has_breaks()) return walk_.ends_segment(helpers_.segments);
+    // The tape holds what it has saved as long as there is one.
+    keeps = !is_on_tape() && walk_.has_escapes(results_.tensors, gradients_);
     const PathVersion& version = walk_.at().version();
     bool ends_whole = !keeps && histories == version.recording->gradients.needs_history &&
                       walk_.ends_whole(results_.tensors, left);

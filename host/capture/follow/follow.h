@@ -108,6 +108,7 @@ class Follower {
   void leave_tape();
   void finish();
   void finish_segments();
+  bool has_done_nothing();
 
   const Helpers& helpers_;
   const PathVersion& first_;
@@ -121,6 +122,7 @@ class Follower {
   size_t open_unit_step_ = 0;
   BodyResults results_;
   TouchedGradients gradients_;
+  bool has_passed_break_ = false;
   bool is_off_path_ = false;     // it stops following at the next thing it is asked
   std::vector<Tensor> changed_;  // captured tensors, by uncompiled code
   std::string difference_;       // empty: it does what is only recorded

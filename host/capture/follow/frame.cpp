@@ -3,6 +3,7 @@
 
 #include "capture/renamed.h"
 #include "core/sym/shape_env.h"
+#include "core/tensor/owner_thread.h"
 #include "graph/symbol_use.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace tenon {
 namespace {
 
 // Numbers of frames and of recorders are numbers of traces: a fake has one.
-std::atomic<uint64_t> next_frame{uint64_t{1} << 63};
+std::atomic<uint64_t> next_frame{first_frame_trace};
 
 bool is_symbolic(const GraphValue& value) {
   auto any = [](const Dims& dims) {
@@ -330,6 +331,11 @@ void FrameStore::give_back(std::unique_ptr<Frame> frame, size_t steps) {
     const Tensor& t = frame->objects[written.object];
     impl_of(t)->extra->trace_value = written.value;
     if (!has_tape_) mark_requires_grad(t, written.requires_grad);
+  }
+  for (const Path::GivenHistory& given : path_.given_histories()) {
+    if (given.step >= steps || has_tape_) break;
+    ValueId first = path_.objects()[given.object].value;
+    mark_requires_grad(frame->objects[given.object], path_.value(first).flags.requires_grad);
   }
   for (uint32_t object : given_objects_)
     if (const Tensor& t = frame->objects[object]; t.defined())

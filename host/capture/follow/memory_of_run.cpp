@@ -27,7 +27,8 @@ void each_in_memory_of(const Position& at, const Tensor& fake, F f) {
 }  // namespace
 
 bool lies_in(const Position& at, const Tensor& real, const Tensor& fake) {
-  bool does = false;
+  const Tensor& made = concrete_of(fake);  // by an earlier segment
+  bool does = made.defined() && shares_storage(made, real);
   each_in_memory_of(at, fake, [&](const Tensor& given, const Tensor&) {
     does = does || shares_storage(given, real);
   });

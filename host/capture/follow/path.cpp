@@ -6,10 +6,12 @@
 #include "capture/renamed.h"
 #include "core/dispatch.h"
 #include "core/sym/shape_env.h"
+#include "graph/dependencies.h"
 #include "graph/hash.h"
 #include "graph/symbol_use.h"
 
 #include <algorithm>
+#include <set>
 
 namespace tenon {
 
@@ -61,11 +63,29 @@ bool is_assertion(const Node& node) {
   return node.n_results == 0 && std::ranges::all_of(node.args, names_none);
 }
 
+// Whether each number of the body has gone into an operation. One that fails is given its numbers, too,
+// and is no step.
+static bool has_step_for_each_number(const Recording& recording) {
+  std::vector<OpId> steps;
+  auto add = [&](const Graph& graph) {
+    for (const Node& node : graph.nodes())
+      if (!is_assertion(node)) steps.push_back(node.op);
+  };
+  if (!recording.has_graph_breaks()) add(*recording.graph);
+  for (const Segment& segment : recording.segments) add(*segment.graph);
+  std::set<NumberPlace> places;
+  return std::ranges::all_of(recording.given.places, [&](const NumberPlace& place) {
+    return place.is_size() || (place.step < steps.size() && steps[place.step] == place.op &&
+                               places.insert(place).second);
+  });
+}
+
 std::string Path::why_not(const Recording& recording) {
   if (!recording.log_calls.empty()) return "it calls log functions";
   if (!recording.why_not_followed.empty()) return recording.why_not_followed;
   for (const SymbolInfo& symbol : recording.shape_env->symbols())
     if (!symbol.is_from_input()) return "a size depends on data";
+  if (!has_step_for_each_number(recording)) return "an operation fails that is given a number";
   if (!recording.has_graph_breaks()) return why_not_part(*recording.graph, recording.values_before);
   for (const Segment& segment : recording.segments) {
     if (std::string why = why_not_part(*segment.graph, segment.values_before); !why.empty())
@@ -183,6 +203,24 @@ void Path::add_steps(const Part& part, uint32_t number, std::span<const ValueId>
                       static_cast<uint32_t>(node.args.size()), part.first_value + node.first_result,
                       node.n_results, in_place, grad});
     n_args_ += node.args.size();
+    if (in_place >= 0)
+      add_given_histories(graph, part.first_value, values_before[node.first_result],
+                          node.first_result);
+  }
+}
+
+// By the last step, where it is the first that gives the object a history which it writes: as the
+// recorder does.
+void Path::add_given_histories(const Graph& graph, ValueId first, ValueId before, ValueId written) {
+  auto needs = [&](ValueId v) { return graph.value(v).flags.requires_grad; };
+  if (before == no_value || needs(before) || !needs(written)) return;
+  const uint32_t group = graph.value(written).alias_group;
+  const ValueId root = view_root(graph, written);
+  for (ValueId v = 0; group && v < written; ++v) {
+    uint32_t object = object_of_[first + v];
+    bool is_relative = object != no_object && graph.value(v).alias_group == group &&
+                       is_differentiable(graph.value(v).meta.dtype) && view_root(graph, v) == root;
+    if (is_relative) given_histories_.push_back({static_cast<uint32_t>(steps_.size() - 1), object});
   }
 }
 

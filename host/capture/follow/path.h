@@ -48,6 +48,10 @@ class Path {
     int32_t in_place;  ///< the object that is result 0 itself; -1: results are objects of their own
     bool grad;         ///< gradients were on
   };
+  /// A step has given this object a history by writing another one over its memory.
+  struct GivenHistory {
+    uint32_t step, object;
+  };
   /// A tensor that the body may hold.
   struct Object {
     ValueId value;            ///< its first one
@@ -107,6 +111,7 @@ class Path {
   std::span<const Step> steps() const { return steps_; }
   std::span<const Object> objects() const { return objects_; }
   std::span<const BodyNumber> numbers() const { return numbers_; }
+  std::span<const GivenHistory> given_histories() const { return given_histories_; }
   /// The unit that begins with a step, or null.
   const Unit* unit_at(size_t step) const;
   size_t n_slots() const { return n_slots_; }
@@ -151,6 +156,7 @@ class Path {
   void add_last_uses(Part& part);
   void add_steps(const Part& part, uint32_t number, std::span<const ValueId> values_before,
                  const std::vector<bool>& grads_on);
+  void add_given_histories(const Graph& graph, ValueId first, ValueId before, ValueId written);
   void add_units(const Part& part, std::span<const RecordedUnit> units);
   void add_arguments(const GuardSet& guards);
   void keep_units_without_numbers();
@@ -166,7 +172,8 @@ class Path {
   std::vector<ValueId> numbers_of_values_;  // by value
   std::vector<uint32_t> argument_objects_;
   std::vector<BodyNumber> numbers_;
-  std::vector<Unit> units_;  // by first step
+  std::vector<Unit> units_;                    // by first step
+  std::vector<GivenHistory> given_histories_;  // by step
   size_t n_slots_ = 0, n_args_ = 0;
   const uint64_t number_;
   static constexpr uint64_t no_path = ~uint64_t{0};

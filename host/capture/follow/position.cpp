@@ -187,11 +187,21 @@ bool Position::takes_sizes(uint32_t slot, const Tensor& given) {
                             &SymInt::word);
 }
 
+// To what is over the memory of what the step has written.
+static void give_histories(const Position& at, size_t step) {
+  if (at.version().recording->has_backward) return;  // the tape does
+  const std::span given = at.path().given_histories();
+  auto one = std::ranges::lower_bound(given, step, {}, &Path::GivenHistory::step);
+  for (; one != given.end() && one->step == step; ++one)
+    mark_requires_grad(at.frame().objects[one->object], true);
+}
+
 void Position::give_results(const CallArgs& call) {
   const Path::Step& step = path().steps()[next_++];
   if (step.in_place >= 0) {
     auto object = static_cast<uint32_t>(step.in_place);
     set_value(object, step.first_result);
+    if (!path().given_histories().empty()) give_histories(*this, next_ - 1);
     call.results[0] = Value::own(frame_->objects[object]);
   } else if (step.op->schema.returns_list()) {
     const Tensor* first = &frame_->objects[path().object_of(step.first_result)];

@@ -61,6 +61,20 @@ bool Walk::is_to_be_written(const Tensor& real) const {
   return is;
 }
 
+bool has_history_to_come(const Walk& walk, const Tensor& real) {
+  if (!walk.is_to_be_written(real)) return false;
+  auto has_need = [](const Tensor& t) { return impl_of(t)->flags & TN_T_REQUIRES_GRAD; };
+  auto gives_it = [&](const Tensor& other, const Tensor& fake) {
+    bool is_one = other.defined() && fake.defined() && fake.is_fake();
+    return is_one && has_need(fake) && !has_need(other) && shares_storage(other, real);
+  };
+  bool has = false;
+  walk.each_named([&](const Tensor& other) { has = has || gives_it(other, walk.fake_of(other)); });
+  return has || std::ranges::any_of(walk.at().frame().objects, [&](const Tensor& made) {
+           return made.defined() && gives_it(concrete_of(made), made);
+         });
+}
+
 // ---- segments
 
 const Tensor& Walk::real_of(const Tensor& fake) const {

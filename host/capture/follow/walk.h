@@ -131,4 +131,7 @@ void Walk::each_held(F f) const {
   });
 }
 
+/// Whether pending steps give another tensor over the memory of `real` a history.
+bool has_history_to_come(const Walk& walk, const Tensor& real);
+
 }  // namespace tenon

@@ -39,6 +39,17 @@ bool is_made_by_body(const Tensor& leaf) {
   return value.source == ValueSource::node;
 }
 
+// Only a write gives the fake of a tensor that was there before a node, which stays with the tensor.
+void refuse_histories_of_inputs(const TraceInputs& inputs) {
+  for (const auto& [real, fake] : inputs.stand_ins.all)
+    require(!fake.is_fake() || !autograd::node_of(fake), ErrorCode::unsupported,
+            "a body that calls backward() or requires_grad_() and must be one graph writes a value "
+            "that needs a gradient into a tensor of shape {} that it captures or is given, which "
+            "would have a history beyond the call; write the value's detach(), call detach_() on "
+            "the tensor after backward(), or leave out fullgraph",
+            real.sizes());
+}
+
 }  // namespace
 
 void TouchedGradients::touch(const Tensor& leaf, bool reads) {
@@ -72,6 +83,7 @@ void TouchedGradients::give_back() {
 }
 
 std::vector<bool> TouchedGradients::take_histories(std::span<const Tensor> outputs) {
+  refuse_histories_of_inputs(Trace::current()->inputs());
   std::vector<bool> had;
   for (const Tensor& t : outputs) {
     bool is_own_leaf =

@@ -42,7 +42,7 @@ class TouchedGradients {
   /// The leaves get back what they had; once.
   void give_back();
   /// Takes the histories off the outputs, with which the tape goes, so that nothing recorded is
-  /// kept by it; true for those that had one.
+  /// kept by it; true for those that had one. Throws where a tensor of the program would keep one.
   static std::vector<bool> take_histories(std::span<const Tensor> outputs);
   /// The tape goes, whose nodes have hooks that may hold their own tensors.
   static void end_tape(std::span<const Tensor> fakes);

@@ -132,7 +132,9 @@ int show_graph(const GraphOptions& options, const Globals& globals) {
     if (globals.json) return print_json({{"schema", 1}, {"file", file}}), 0;
     return print("drawn in " + file + "\n"), 0;
   }
+  bool to_stdout = options.output.empty() || options.output == "-";
   write_output(options.output, drawn(*graph, globals.json ? "json" : options.format));
+  if (globals.json && !to_stdout) print_json({{"schema", 1}, {"file", options.output}});
   return 0;
 }
 

@@ -1,6 +1,7 @@
 // `tenon plugin new`: a plugin project that builds against an installed Tenon.
 #include "cli/exit_status.h"
 #include "cli/plugin/plugin.h"
+#include "config/flag_def.h"
 #include "core/error.h"
 #include "debug/plugin_kit/embedded.h"
 
@@ -30,6 +31,19 @@ void require_name(const std::string& name) {
           "plugin new: a plugin's name is a lower-case letter and up to 47 letters, digits and "
           "'_'; found '{}'; choose another, such as my_backend",
           name);
+}
+
+// Names that the host keeps for itself: a project with one could never be loaded, or never be set.
+void require_free_name(const NewOptions& options) {
+  const std::string& name = options.name;
+  bool is_backend = !options.kernels && !options.ops;
+  bool is_namespace = options.ops && (name == "aten" || name == "tenon");
+  auto modules = config::module_names();
+  bool is_taken = is_backend && (name == "eager" || std::ranges::count(modules, name) > 0);
+  require(!is_namespace, "plugin new: ops in the namespace {} are Tenon's own; choose another name",
+          name);
+  require(!is_taken, "plugin new: '{}' is {}; choose another name", name,
+          name == "eager" ? "the host's own backend" : "a module of flags");
 }
 
 // "my_backend" as "MyBackend".
@@ -103,6 +117,7 @@ class Project {
 
 int make_project(const NewOptions& options, const Globals& globals) {
   require_name(options.name);
+  require_free_name(options);
   require(options.language == "c++" || !(options.kernels || options.ops),
           "plugin new: the projects of --kernels and --ops are in C++; leave --language out");
   Project project(options);

@@ -84,6 +84,7 @@ std::string name_of_output(const TraceOptions& options) {
 
 int trace(const TraceOptions& options, const Globals& globals) {
   if (globals.json) leave_stdout_to_json();
+  require_file_beside_json(options.output, globals);
   TemporaryFolder folder("tenon-trace-");
   bool models = is_model(options.command[0]);
   require(!models || options.command.size() == 1, "{} is a model, and takes no arguments; found {}",

@@ -44,9 +44,8 @@ const Expr* value_expr(SymValue value) {
   lines += condition
                ? message("\n  fix: state what holds with tenon::check({}), or", env.text(expr))
                : std::string("\n  fix: keep the value symbolic, or");
-  lines += condition
-               ? "\n  fix: choose with guard_or_false(...) or cond(...), which need no answer now"
-               : "\n  fix: let the graph break here (fullgraph = false)";
+  lines += condition ? "\n  fix: choose with cond(...), which needs no answer now"
+                     : "\n  fix: let the graph break here (fullgraph = false)";
   fail(ErrorCode::data_dependent, "{}", lines);
 }
 

@@ -16,8 +16,9 @@ extern Tensor (*object_behind_slot)(const Tensor& fake);
 /// capture/tape/grad_effects.cpp.
 extern void (*object_asked_slot)();
 
-/// While a body runs: the fake of a real tensor that had no history, and which the body has given one;
-/// undefined for others. The code that gives the real tensor its history has not run yet.
+/// While a body runs, before somebody asks for the history of a real tensor: its fake, where the body
+/// has given it one; undefined for others. The code that gives it to the real tensor has not run yet,
+/// but where it gives one to a tensor that the body has not named: then it has run. capture/api.cpp.
 extern Tensor (*written_fake_slot)(const Tensor& real);
 inline Tensor written_fake_of(const Tensor& t) {
   return thread_modes.tracer && !t.is_fake() && written_fake_slot ? written_fake_slot(t) : Tensor();

@@ -427,7 +427,8 @@ SymInt Tensor::numel() const {
 }
 
 bool detail::view_requires_grad(const Tensor& view) {
-  return (stale_view_slot && stale_view_slot(view)) || written_fake_of(view).defined();
+  if (written_fake_of(view).defined()) return true;
+  return (impl_of(view)->flags & TN_T_REQUIRES_GRAD) || (stale_view_slot && stale_view_slot(view));
 }
 
 void mark_requires_grad(const Tensor& t, bool value) {

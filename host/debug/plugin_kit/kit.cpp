@@ -26,6 +26,12 @@ namespace {
 /// Gets the result of each check, and how the child ended where it did not come back from it.
 using OnResult = std::function<void(KitResult, const std::string& end)>;
 
+// The hint of a bad manifest names this check, which has no more to say.
+std::string reason_of(Diagnosis d) {
+  if (d.fault == PluginFault::bad_manifest) d.hint.clear();
+  return to_text(d);
+}
+
 /// Follows one child: its lines become results. Code of the plugin may write into the same file, so
 /// a line counts only where it begins with the child's nonce and says what can come next.
 class PhaseReader {
@@ -142,12 +148,12 @@ class Kit {
     bool foreign = d.fault == PluginFault::unreadable || d.fault == PluginFault::wrong_machine ||
                    d.fault == PluginFault::no_note;
     report_.verdict = foreign ? KitVerdict::not_a_plugin : KitVerdict::cannot_be_loaded;
-    report_.reason = to_text(d);
+    report_.reason = reason_of(d);
     return false;
   }
   KitReport refused(const FoundPlugin& found) {
     report_.verdict = KitVerdict::cannot_be_loaded;
-    report_.reason = to_text(found.diagnosis);
+    report_.reason = reason_of(found.diagnosis);
     return report_;
   }
 

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/joined.h"
 #include "debug/plugin_kit/compiling.h"
+#include "debug/plugin_kit/manifest_names.h"
 #include "debug/plugin_kit/process_state.h"
 #include "debug/plugin_kit/watched_host.h"
 
@@ -34,6 +35,9 @@ void check_manifest(Bench& bench) {
                 !m.extensions.empty();
   expect(offers,
          "it offers nothing: no [[backend]], [[device]], [[kernels]], [[op]] or [[extension]]");
+  check_manifest_names(m);
+  if (m.find_backend("eager") && !bench.found().in_install_dir)
+    throw CheckWarned{"the name eager belongs to the installation: this backend is never chosen"};
 }
 
 void check_unknown_keys(Bench& bench) {

@@ -202,6 +202,47 @@ using AskConstant = std::shared_ptr<const void> (*)(void* function);
 /// the thread is in no such call.
 TENON_API std::shared_ptr<const void> constant_of_call(const std::shared_ptr<void>& function,
                                                        AskConstant ask);
+/// Whether `t`, of a result that a function has just given, is nobody else's and has no history.
+TENON_API bool is_made_for_result(const Tensor& t);
+
+/// The tensors of a result: itself, or those of containers.
+template <class T, class F>
+void each_tensor_of_result(T& v, const F& f) {
+  if constexpr (std::derived_from<T, Tensor>) {
+    f(v);
+  } else if constexpr (is_list<T> && !std::is_same_v<T, std::vector<bool>>) {
+    for (auto& e : v) each_tensor_of_result(e, f);
+  } else if constexpr (is_instance<T, std::map> || is_instance<T, std::unordered_map>) {
+    for (auto& [key, e] : v) each_tensor_of_result(e, f);
+  } else if constexpr (is_instance<T, std::optional>) {
+    if (v) each_tensor_of_result(*v, f);
+  } else if constexpr (is_instance<T, std::pair> || is_instance<T, std::tuple>) {
+    std::apply([&](auto&... e) { (each_tensor_of_result(e, f), ...); }, v);
+  }
+}
+
+/// What a function has given, and which of its tensors it has made for that: each call gets copies
+/// of these, since a plain run would have made new ones.
+template <class R>
+struct Constant {
+  explicit Constant(R given) : value(std::move(given)) {
+    each_tensor_of_result(value,
+                          [&](const Tensor& t) { is_made.push_back(is_made_for_result(t)); });
+  }
+  R for_call() const {
+    R copy = value;
+    size_t i = 0;
+    each_tensor_of_result(copy, [&](auto& t) {
+      if constexpr (std::is_same_v<decltype(t), Tensor&>)
+        if (is_made[i]) t = t.clone();
+      ++i;
+    });
+    return copy;
+  }
+
+  R value;
+  std::vector<bool> is_made;
+};
 }  // namespace detail
 
 namespace compiler {
@@ -209,18 +250,22 @@ namespace compiler {
 /// A function whose result never changes. It is asked, on real tensors, when a compiled callable
 /// records a body that calls it for arguments of a new kind; calls with such arguments get that
 /// result, wherever in the body and however often they ask, until the callable is reset. There is no
-/// guard: what the function would give later is not seen. Calls that run as they are, and calls
+/// guard: what the function would give later is not seen. Tensors that it makes, alone or in standard
+/// containers, are copied where the body asks, in the graph, so that writing them changes no other call's;
+/// those that the program holds elsewhere, and those that need gradients, are given as they are. Calls that run as they are, and calls
 /// outside of compiled callables, call it. Make it outside of the body: each is a function of its own;
 /// copies are one. Threads: first calls at once may ask once each.
 template <class F>
 auto assume_constant_result(F fn) {
   using R = std::decay_t<std::invoke_result_t<F&>>;
+  using Constant = tenon::detail::Constant<R>;
   return [fn = std::make_shared<F>(std::move(fn))]() -> R {
     auto ask = [](void* function) -> std::shared_ptr<const void> {
-      return std::make_shared<const R>(std::invoke(*static_cast<F*>(function)));
+      return std::make_shared<const Constant>(std::invoke(*static_cast<F*>(function)));
     };
     auto constant = tenon::detail::constant_of_call(fn, ask);
-    return constant ? *static_cast<const R*>(constant.get()) : R(std::invoke(*fn));
+    return constant ? static_cast<const Constant*>(constant.get())->for_call()
+                    : R(std::invoke(*fn));
   };
 }
 

@@ -13,7 +13,12 @@ namespace tenon {
 /// Random and other such tags are the op's. Made when it is first asked for; any thread. Throws
 /// UserError unsupported for an op that writes lists of tensors, or gives other results than single
 /// tensors.
-const OpEntry& functional_copy_form(const OpEntry& op);
+///
+/// `shares`: tenon::shared_functional_..., for calls where a tensor shares memory with a written one,
+/// which values of a functional graph do not show. A last argument `places` says for each tensor that
+/// is given, elements of lists too, which block of memory it lies in, -1 for none, and if it lies in
+/// one, its storage offset and its strides. The op sees tensors that lie so.
+const OpEntry& functional_copy_form(const OpEntry& op, bool shares = false);
 
 /// The form of this name, or null where this names none.
 const OpEntry* functional_copy_form(std::string_view name);

@@ -1,6 +1,7 @@
 // What ops do to the history of tensors, by their rows.
 #pragma once
 
+#include "ops/custom_op.h"
 #include "ops/op.h"
 #include "ops/op_ids.h"
 #include "ops/op_table.h"
@@ -24,6 +25,14 @@ bool results_need_gradient(const OpEntry& op, std::span<const Value> args, const
   for (size_t i = 0; i < args.size(); ++i)
     if (static_cast<int>(i) != compared && needs(args[i])) return true;
   return false;
+}
+
+/// Whether what a call writes into this argument gets a history. The derivative that a library gives
+/// for its op is one of the results: statistics that it writes besides stay without.
+inline bool writes_history(const OpEntry& op, size_t arg) {
+  if (!(op.mutated_args >> arg & 1)) return false;
+  const CustomOp* added = custom_op_of(op);
+  return !added || !added->vjp || op.returned_arg == static_cast<int>(arg);
 }
 
 }  // namespace tenon

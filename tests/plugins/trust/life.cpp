@@ -5,6 +5,7 @@
 //   lend     outputs lie in its own memory, with a deleter of its own
 //   nest     compiles with the backend of the plugin below
 //   slow     a call takes 300 ms
+//   own_thread   a call is made on a thread of the plugin
 //   fail_in_entry   its entry gives a status
 //   leak     keeps a tensor, a status and an artifact of the host
 //   kill_in_entry      is killed from outside, as by a lack of memory
@@ -120,7 +121,12 @@ tn_status* call(tn_artifact* self, tn_call* c) {
   if (told_to("exit_in_body"))
     return host->svc->parallel_chunks(
         4, [](void*, int64_t, int32_t) -> tn_status* { end_process(); }, nullptr);
-  tn_status* status = program->inner->api->call(program->inner, c);
+  tn_status* status = nullptr;
+  auto call_inner = [&] { status = program->inner->api->call(program->inner, c); };
+  if (told_to("own_thread"))
+    std::thread(call_inner).join();
+  else
+    call_inner();
   for (uint32_t i = 0; !status && told_to("lend") && i < c->n_outputs; ++i)
     status = move_to_own_memory(&c->outputs[i]);
   if (told_to("slow")) write_down("call ends");

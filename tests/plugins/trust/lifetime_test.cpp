@@ -5,6 +5,7 @@
 #include "core/float_mode.h"
 #include "core/threads/thread_pool.h"
 
+#include <tenon/autograd.h>
 #include <tenon/compile.h>
 #include <tenon/library.h>
 
@@ -78,12 +79,26 @@ TEST_F(Lifetime, RefusesWorkAfterShutdown) {
                   "plugins are shut down: tenon::shutdown() was called, or the process is ending";
               EXPECT_EQ(error_of([&] { twice(*artifact); }),
                         "BackendCallFailed: backend life_below: " + closed);
-              EXPECT_EQ(error_of([] { compiled("life_below"); }),
-                        "BackendCompilerFailed: backend life_below: " + closed);
-              EXPECT_EQ(error_of([] { compiled("print"); }), "PluginError: " + closed);
+              for (const char* known_or_not : {"life_below", "print"})
+                EXPECT_EQ(error_of([&] { compiled(known_or_not); }), "PluginError: " + closed);
               EXPECT_EQ(artifact->describe(0), "");
               Tensor x = ones({2, 2});
               EXPECT_EQ((x + x).to_vector<float>()[0], 2.0f);  // ops do without plugins
+            }),
+            0);
+}
+
+TEST_F(Lifetime, CompilesNothingWithWhatIsUnmapped) {
+  std::string path = put("life_below");
+  EXPECT_EQ(run([&] {
+              config::set("plugins.unload", std::string("explicit"));
+              compiled("life_below");
+              shutdown();
+              std::string closed =
+                  "PluginError: plugins are shut down: tenon::shutdown() was called, or the "
+                  "process is ending";
+              EXPECT_EQ(error_of([] { compiled("life_below"); }), closed);
+              EXPECT_EQ(error_of([&] { load_plugin(path); }), closed);
             }),
             0);
 }
@@ -118,6 +133,24 @@ TEST_F(Lifetime, EndsTheOpsOfPluginsWithThem) {
               }),
               0);
   }
+}
+
+// A new thread computes with gradients on.
+TEST_F(Lifetime, GivesResultsOfItsOwnThreadsNoHistory) {
+  put("life_below");
+  EXPECT_EQ(run(
+                [] {
+                  auto f =
+                      compile([](const Tensor& x, const Tensor& w) { return (x * w).tanh().sum(); },
+                              {.backend = "life_below"});
+                  Tensor x = ones({3}), w = full({3}, 0.5).requires_grad_();
+                  f(x, w).backward();
+                  EXPECT_FALSE(w.grad().requires_grad());
+                  NoGradGuard none;
+                  EXPECT_FALSE(f(x, w).requires_grad());
+                },
+                "own_thread"),
+            0);
 }
 
 TEST_F(Lifetime, LetsAnArtifactOutliveWhatCompiledIt) {

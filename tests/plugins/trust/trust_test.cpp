@@ -9,6 +9,7 @@
 #include <elf.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include <regex>
@@ -41,6 +42,19 @@ TEST_F(Loading, TellsWhoShadowsAPlugin) {  // P13
               EXPECT_EQ(plugin("life_below").path, first);
             }),
             0);
+}
+
+TEST_F(Loading, TakesALinkForTheFileThatItLeadsTo) {
+  std::string path = put("life_below");
+  fs::create_symlink(path, root_ + "/link.so");
+  fs::create_hard_link(path, root_ + "/hard.so");
+  EXPECT_EQ(run([&] {
+              EXPECT_EQ(load_plugin(path).state, "ready");
+              EXPECT_EQ(load_plugin(root_ + "/link.so").path, path);
+              EXPECT_EQ(load_plugin(root_ + "/hard.so").path, path);
+            }),
+            0);
+  EXPECT_EQ(std::ranges::count(log(), "life_below starts"), 1);
 }
 
 TEST_F(Loading, NeedsAPath) {

@@ -108,5 +108,24 @@ TENON_PROGRAM(APartOfOverlappingWindowsIsWritten, 16) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(APartOfOverlappingWindowsIsWritten, 16);
 
+// That the sizes of two tensors over one memory are equal is known in the first segment; the second one
+// has only one of them.
+TENON_PROGRAM(EqualSizesOfViewsReachLaterSegments, 8) {
+  Tensor turned = halves({2, 3}).t(), handle = halves({2, 3}, 1);
+  auto f = run.compile([&](const Tensor&, const Tensor&, int64_t n) {
+    Tensor first = handle.slice(0, 0, n);
+    first.mul_(0.5);
+    { NoCompile here; }
+    first.alias().add_(1.0);
+  });
+  f(halves({2, 3}), halves({2, 3}), 2);
+  run.log(handle);
+  handle = turned.detach();
+  for (int i = 0; i < 3; ++i) {
+    f(halves({4 + i, 3}), turned, 4 - i);
+    run.log(handle, turned);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -3,6 +3,7 @@
 #include "graph/artifact.h"
 #include "graph/text/print.h"
 #include "report/events.h"
+#include "report/log.h"
 #include "unit/distance.h"
 #include "unit/message_of.h"
 
@@ -197,6 +198,23 @@ TEST_F(JointPasses, ThatChangeNothingLeaveTheHalvesAsTheyWere) {
     plain = halves();
   }
   EXPECT_EQ(plain.size(), 2u);
+}
+
+TEST_F(JointPasses, AreSaidNotToRunOverWholeSteps) {
+  int n_runs = 0;
+  register_joint_pass("test.counts", [&](JointGraph&) { ++n_runs; });
+  auto flag = config::patch({{"functorch.joint_custom_pass", "test.counts"}});
+  Tensor w = leaf({2});
+  report::LogCapture lines;
+  for (int i = 0; i < 2; ++i)
+    compile(
+        [&](const Tensor& x) {
+          (x * w).sum().backward();
+          return x + 1;
+        },
+        {.backend = "keeps_halves", .fullgraph = true})(ones({2}));
+  EXPECT_EQ(n_runs, 0);
+  EXPECT_EQ(lines.count("pass 'test.counts' does not run over bodies that call backward()"), 1u);
 }
 
 TEST_F(JointPasses, AnUnknownNameIsAnErrorThatNamesTheOthers) {

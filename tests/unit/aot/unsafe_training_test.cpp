@@ -43,5 +43,26 @@ TEST(UnsafeTraining, RaiseOnUnsafeAotAutogradMakesItAnError) {
             HasSubstr("dynamo.raise_on_unsafe_aot_autograd = false")));
 }
 
+// What cannot be made functional, with and without a backward.
+TEST(UnsafeTraining, RaiseOnUnsafeAotAutogradIsAboutForwardsToo) {
+  auto grow = [] {
+    auto f = compile(
+        [](Tensor x) {
+          x.resize_({20});
+          x.fill_(2);
+          return x.sum();
+        },
+        {.backend = "aot_eager"});
+    return f(ones({3})).item<float>();
+  };
+  int64_t before = report::counter("aot.lowering_refused").value();
+  EXPECT_EQ(grow(), 40);
+  EXPECT_EQ(report::counter("aot.lowering_refused").value(), before + 1);
+  auto scope = config::patch({{"dynamo.raise_on_unsafe_aot_autograd", true}});
+  EXPECT_THAT(message_of<UserError>(grow),
+              AllOf(HasSubstr("grows beyond its memory"),
+                    HasSubstr("dynamo.raise_on_unsafe_aot_autograd = false")));
+}
+
 }  // namespace
 }  // namespace tenon

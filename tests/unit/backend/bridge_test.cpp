@@ -215,6 +215,22 @@ TEST(RunOp, WrongCountsAndKindsAreErrors) {
               HasSubstr("must be evaluated first"));
 }
 
+TEST(RunOp, ArgumentsAreHeldAgainstTheSchema) {
+  Tensor x = ones({2});
+  std::vector<tn_tensor*> values{x.head()};
+  tn_arg number = empty_arg();
+  number.kind = TN_ARG_FLOAT;
+  number.u.f = 1;
+  EXPECT_THAT(run_told("aten.relu.default", {number}, values, 1),
+              HasSubstr("aten.relu.default: argument self must be Tensor, found float"));
+  EXPECT_THAT(run_told("aten.relu.default", {empty_arg()}, values, 1),
+              HasSubstr("argument self must be Tensor, found None"));
+  EXPECT_THAT(run_told("aten.select.int", {value_arg(0), number, number}, values, 1),
+              HasSubstr("argument dim must be int, found float"));
+  EXPECT_THAT(run_told("aten.cat.default", {value_arg(0)}, values, 1),
+              HasSubstr("argument tensors must be Tensor[], found Tensor"));
+}
+
 TEST(RunOp, AListOfResultsIsHandedOutOneByOne) {
   Tensor x = ones({5});
   std::vector<tn_tensor*> values{x.head()};

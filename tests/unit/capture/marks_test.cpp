@@ -168,6 +168,22 @@ TEST_P(Marks, ALaterMarkTakesThePlaceOfAnEarlierOne) {
   EXPECT_EQ(f.stats().compiles, 1);
 }
 
+TEST_P(Marks, OtherMarksInABodyDoNothingAndSaySo) {
+  reset();  // what was said before may be said again
+  auto f = compile(
+      [](const Tensor& x) {
+        mark_dynamic(x, 0);
+        mark_unbacked(x, 0);
+        return x * 2.0;
+      },
+      with());
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i) f(ones({3}));
+  std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("mark_dynamic: called in the body of a compiled callable"));
+  EXPECT_THAT(log, HasSubstr("mark_unbacked: called in the body of a compiled callable"));
+}
+
 TEST_P(Marks, AStaticMarkInABodyFixesTheSize) {
   auto f = compile(
       [](const Tensor& x) {
@@ -241,6 +257,33 @@ TEST_P(Marks, SizesWithOneIdAreOneSize) {
   EXPECT_EQ(f.stats().compiles, 2);
 }
 
+// No guard is asked before the call that compiles: the call itself must keep what its marks say.
+TEST_P(Marks, AnUnbackedSizeOutOfItsBoundsIsAnError) {
+  auto f = compile([](const Tensor& x) { return x.slice(0, 0, 9) * 2.0; }, with());
+  auto marked = [](int64_t n) {
+    Tensor x = ones({n});
+    mark_unbacked(x, 0, {.min = 2, .max = 8});
+    return x;
+  };
+  EXPECT_THAT(message_of<UserError>([&] { f(marked(12)); }),
+              HasSubstr("arg0.size(0) is 12, but mark_unbacked declared it to lie in [2, 8]"));
+  EXPECT_EQ(f(marked(8)).numel(), 8);
+  EXPECT_THAT(message_of<UserError>([&] { f(marked(9)); }), HasSubstr("arg0.size(0) is 9"));
+  EXPECT_EQ(f(ones({12})).numel(), 9);
+}
+
+TEST_P(Marks, UnequalSizesWithOneIdAreAnError) {
+  auto f = compile([](const Tensor& x, const Tensor& y) { return x.sum() + y.sum(); }, with());
+  Tensor x = ones({4}), y = ones({5}), z = ones({2, 3});
+  for (const Tensor& t : {x, y, z}) mark_unbacked(t, 0, {.shape_id = "n"});
+  mark_unbacked(z, 1, {.shape_id = "n"});
+  EXPECT_THAT(message_of<UserError>([&] { f(x, y); }),
+              HasSubstr("arg0.size(0) is 4 and arg1.size(0) is 5, but mark_unbacked declared them "
+                        "equal by shape_id \"n\""));
+  auto g = compile(twice, with());
+  EXPECT_THAT(message_of<UserError>([&] { g(z); }), HasSubstr("arg0.size(1) is 3"));
+}
+
 TEST_P(Marks, AskingForAStrictSizeIsAnError) {
   auto body = [](const Tensor& x) { return x.size(0) > 3 ? x + 1.0 : x - 1.0; };
   Tensor lax = ones({4}), strict = ones({4});
@@ -273,6 +316,16 @@ TEST_P(Marks, AStaticAddressIsGuardedWhereAskedFor) {
   g(y);
   EXPECT_EQ(g(moved)[0].item<float>(), 2);
   EXPECT_EQ(g.stats().compiles, 1);
+}
+
+TEST_P(Marks, PureCodeMadeForAStaticAddressServesOthersAndTheOtherWayRound) {
+  Tensor x = ones({4}), y = ones({4});
+  mark_static_address(x, /*guard=*/false);
+  for (bool begins_marked : {false, true}) {
+    auto f = compile(twice, with({.options = {{"capture.on_stale", "\"error\""}}, .pure = true}));
+    for (int i = 0; i < 6; ++i) EXPECT_EQ(f((i % 2 == 0) == begins_marked ? x : y).numel(), 4);
+    EXPECT_EQ(f.stats().compiles, 1);
+  }
 }
 
 TEST_P(Marks, WrittenMemoryThatStaysIsReadAnew) {

@@ -27,7 +27,6 @@ using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Key;
 using testing::Not;
 
 int64_t count(const std::string& name) {
@@ -72,7 +71,7 @@ TEST_P(Observing, CountersOutliveCallablesAndBeginAnewWithReset) {
   EXPECT_EQ(count("guard.evals"), 3);
   EXPECT_EQ(count("frames.ok"), 3);
   tenon::reset();
-  EXPECT_THAT(counters(), testing::Not(Contains(Key("frames.ok"))));
+  EXPECT_THAT(counters(), testing::Not(Contains(testing::Key("frames.ok"))));
   EXPECT_EQ(count("guard.evals"), 0);
 }
 
@@ -234,8 +233,14 @@ TEST_P(Observing, WhatAListenerThrowsHurtsNobody) {
   auto worse = compiler::on_event([](const Event&) { throw 3; });
   auto good = compiler::on_event([&](const Event&) { ++after; });
   auto f = compile(twice, with({.dynamic = false}));
-  for (int64_t n : {2, 3}) EXPECT_EQ(f(ones({n})).sum().item<float>(), float(2 * n));
-  EXPECT_EQ(after, 1);
+  testing::internal::CaptureStderr();
+  for (int64_t n : {2, 3, 4}) EXPECT_EQ(f(ones({n})).sum().item<float>(), float(2 * n));
+  EXPECT_EQ(after, 2);
+  std::string log = testing::internal::GetCapturedStderr();
+  for (const char* text : {"threw: bad", "threw no std::exception"}) {
+    EXPECT_THAT(log, HasSubstr(text));
+    EXPECT_EQ(log.find(text), log.rfind(text)) << "each listener says so once";
+  }
   EXPECT_THAT(message_of([] { static_cast<void>(compiler::on_event(nullptr)); }),
               HasSubstr("callback is empty"));
 }
@@ -316,6 +321,29 @@ TEST(Explain, OneCallShowsGraphsBreaksAndGuards) {
   other(ones({2}));
   EXPECT_EQ(other.stats().compiles, 1);  // was not reset
   EXPECT_EQ(other.stats().calls, 2);
+}
+
+TEST(Explain, RecordsWhateverScopesStancesAndFlagsSay) {
+  auto n_graphs = [] { return explain(twice, ones({3})).graph_count(); };
+  using compiler::Stance;
+  for (Stance stance : {Stance::force_eager, Stance::eager_on_recompile, Stance::eager_then_compile,
+                        Stance::aot_eager_then_compile}) {
+    compiler::StanceScope scope(stance);
+    EXPECT_EQ(n_graphs(), 1u);
+    EXPECT_EQ(compiler::get_stance(), stance);
+  }
+  {
+    NoCompile scope;
+    EXPECT_EQ(n_graphs(), 1u);
+    auto f = compile(twice, {.backend = "eager"});
+    f(ones({3}));
+    EXPECT_EQ(f.stats().compiles, 0) << "and the scope counts afterwards";
+  }
+  auto flags = config::patch({{"dynamo.disable", true},
+                              {"dynamo.minimum_call_count", 5},
+                              {"dynamo.recompile_limit", 0},
+                              {"dynamo.accumulated_recompile_limit", 0}});
+  EXPECT_EQ(n_graphs(), 1u);
 }
 
 TEST(Explain, BreaksOfAllKindsHaveFileAndLine) {

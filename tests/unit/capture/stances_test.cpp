@@ -39,6 +39,7 @@ TEST_P(Stances, TheFirstCallIsEagerAndTeachesSizes) {
   f(ones({4}));
   EXPECT_EQ(f.stats().compiles, 0);
   EXPECT_EQ(f.stats().eager_calls, 1);
+  EXPECT_EQ(f.stats().calls, 1);
   for (int64_t n : {5, 6, 7}) EXPECT_EQ(values(f(ones({n}))), std::vector<float>(n, 2));
   EXPECT_EQ(f.stats().compiles, 1);  // size 5 differs from 4: symbolic at once
 }

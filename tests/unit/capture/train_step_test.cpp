@@ -132,6 +132,43 @@ TEST_P(TrainStep, ResultsHaveNoHistoryOfTheirOwn) {
   }
 }
 
+TEST_P(TrainStep, AHistoryBeyondTheCallIsRefused) {
+  Tensor w = tensor(std::vector<double>{1, 2}, {2}).requires_grad_();
+  Tensor total = zeros({2}, Dtype::f64), x = tensor(std::vector<double>{3, 4}, {2});
+  auto writes = [&](auto write, bool is_detached = false) {
+    auto f = compile(
+        [&, write, is_detached](const Tensor& given) {
+          write(given);
+          (x * w).sum().backward();
+          if (is_detached) total.detach_();
+        },
+        {.backend = GetParam(), .fullgraph = true});
+    f(zeros({2}, Dtype::f64));
+  };
+  auto is_refused = [&](auto write) {
+    try {
+      writes(write);
+      ADD_FAILURE() << "no error";
+    } catch (const UserError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("would have a history beyond the call"));
+    }
+    EXPECT_FALSE(total.requires_grad());
+    EXPECT_THAT(total.to_vector<double>(), ElementsAre(0, 0));
+    EXPECT_FALSE(w.grad().defined());
+  };
+  is_refused([&](const Tensor&) { total.add_(w); });
+  is_refused([&](const Tensor&) { total[0] = w[1]; });
+  is_refused([&](const Tensor& given) { given.add_(w); });
+  writes([&](const Tensor&) { total.add_(w.detach()); });
+  writes([&](const Tensor&) {
+    NoGradGuard no_grad;
+    total.add_(w);
+  });
+  writes([&](const Tensor&) { total.add_(w); }, true);
+  EXPECT_THAT(total.to_vector<double>(), ElementsAre(3, 6));
+  EXPECT_FALSE(total.requires_grad());
+}
+
 TEST_P(TrainStep, ResultsOfABodyThatBeginsAHistoryAreRefusedWithThatReason) {
   auto body = [](Tensor x) {
     x.requires_grad_();

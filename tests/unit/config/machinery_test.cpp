@@ -62,6 +62,20 @@ TEST_F(Config, FlagsAmongTheOptionsOfCompileCountInEveryThread) {
   EXPECT_EQ(off.stats().eager_calls, 1);
 }
 
+TEST_F(Config, OptionsOfCompileCountOverPatchesForWhatEachCallAsks) {
+  auto compiles = [](const char* option) {
+    auto f = compile([](const Tensor& x) { return x + 1; },
+                     {.backend = "eager", .options = {{"dynamo.disable", option}}});
+    f(ones({2}));
+    return f.stats().compiles;
+  };
+  for (bool flag : {false, true}) {
+    auto scope = patch({{"dynamo.disable", flag}});
+    EXPECT_EQ(compiles("false"), 1) << flag;
+    EXPECT_EQ(compiles("true"), 0) << flag;
+  }
+}
+
 TEST_F(Config, UnknownFlagsAreFoundEverywhereWithTheNearestName) {
   auto options = [](const char* key, const char* value) {
     return error_of([&] {

@@ -335,6 +335,21 @@ TEST_F(Observable, DebugDynamoConfigOverrideChangesFlagsOfSomeCallables) {
   EXPECT_THAT(message_of([&] { f()(ones({2})); }), HasSubstr("dynamo.no_flag does not exist"));
 }
 
+TEST_F(Observable, OverridesAreCheckedAlsoWhereTheyDoNotHold) {
+  auto error = [](const char* flag, const char* rules) {
+    auto scope = config::patch({{flag, rules}});
+    return message_of([] { compile([](const Tensor& x) { return x + 1; }, keeping)(ones({2})); });
+  };
+  EXPECT_THAT(error("dynamo.debug_backend_override", "5-1:keeping"),
+              HasSubstr("`5-1` is not a filter"));
+  EXPECT_THAT(error("dynamo.debug_backend_override", ">1000000:keping"),
+              HasSubstr("there is no backend 'keping'"));
+  constexpr const char* rules = "dynamo.debug_dynamo_config_override";
+  EXPECT_THAT(error(rules, ">1000000:no_flag=1"),
+              HasSubstr("dynamo.no_flag does not exist; did you mean"));
+  EXPECT_THAT(error(rules, ">1000000:no_flag=1"), HasSubstr(message("set by {} = ", rules)));
+}
+
 TEST_F(Observable, OverridesTakeListsRangesAndComparisons) {
   auto found = [](std::string_view rules, int64_t n) {
     return override_for("the flag", rules, n).value_or("none");

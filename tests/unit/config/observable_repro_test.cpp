@@ -2,7 +2,11 @@
 #include "graph/text/parse.h"
 #include "unit/config/observable_fixture.h"
 
+#include <tenon/library.h>
+
 #include <gmock/gmock.h>
+
+#include <atomic>
 
 namespace tenon {
 namespace {
@@ -195,6 +199,29 @@ TEST_F(Observable, VerifyCorrectnessLooksAtWrittenInputsAndLeavesThemAlone) {
   Tensor x = zeros({2});
   EXPECT_EQ(f(x).to_vector<float>(), (std::vector<float>{2, 2}));
   EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{1, 1}));
+}
+
+std::atomic<int> n_noted{0};
+TENON_LIBRARY(observable_repro_test, lib) {
+  lib.op("note(Tensor x) -> Tensor")
+      .like(0)
+      .kernel([](const Tensor& x) {
+        ++n_noted;
+        return x * 2;
+      })
+      .tags(TN_TAG_SIDE_EFFECT);
+}
+const Op<Tensor(const Tensor&)> note{"observable_repro_test::note"};
+
+TEST_F(Observable, NoComparisonRepeatsWhatAnOperationDoesBesidesComputing) {
+  auto run_once = [](const config::Patch&) {
+    n_noted = 0;
+    compile([](const Tensor& x) { return note(x) + 1; }, keeping)(ones({2}));
+    return n_noted.load();
+  };
+  EXPECT_EQ(run_once(config::patch({{"dynamo.verify_correctness", true}})), 1);
+  EXPECT_EQ(run_once(repro("dynamo", 4)), 1);
+  EXPECT_EQ(run_once(config::patch({{"functorch.fake_tensor_crossref", "all"}})), 1);
 }
 
 TEST_F(Observable, VerifyCorrectnessTakesResultsThatNeedGradients) {

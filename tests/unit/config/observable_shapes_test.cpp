@@ -284,6 +284,34 @@ TEST_F(Observable, RetraceCheckIsAnOptionOfCompileAndGoesOnForGood) {
   EXPECT_EQ(f(x).item<float>(), 2);
 }
 
+// Flags decide what a body is recorded as, so that those of the version count when it is recorded anew.
+TEST_F(Observable, VerificationRecordsUnderTheFlagsOfTheVersion) {
+  auto run = [](auto&& first_call) {
+    auto f = compile(
+        [](const Tensor& x) {
+          SymFloat s = x.sum().item<float>();
+          return x * s;
+        },
+        {.backend = "keeping", .options = {{"capture.on_stale", "\"error\""}}, .pure = true});
+    first_call([&] { f(ones({3})); });
+    for (int i = 0; i < 6; ++i) f(ones({3}));
+    return f.stats().hits;
+  };
+  constexpr const char* flag = "dynamo.capture_scalar_outputs";
+  EXPECT_EQ(run([&](auto&& call) {
+              auto scope = config::patch({{flag, true}});
+              call();
+            }),
+            6);
+  EXPECT_EQ(run([&](auto&& call) {
+              config::set(flag, true);
+              call();
+              config::set(flag, false);
+            }),
+            6);
+  EXPECT_FALSE(config::flags().dynamo.capture_scalar_outputs);
+}
+
 TEST_F(Observable, OnStaleSaysWhatADivergenceDoes) {
   auto run = [](const char* on_stale) {
     auto scope = config::patch({{"capture.on_stale", on_stale}});

@@ -159,6 +159,57 @@ TEST(Library, AVjpGivesAGradientForEachElementOfAList) {
   EXPECT_THAT(k.grad().to_vector<float>(), ElementsAre(2));
 }
 
+TEST(Library, ArgumentsAreHeldAgainstTheSchema) {
+  Tensor x = ones({2, 3});
+  const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> tensor_for_float{
+      "library_test::swiglu"};
+  EXPECT_EQ(message_of<Error>([&] { tensor_for_float(x, x, x); }),
+            "library_test.swiglu.default: argument beta must be float, found Tensor");
+  const Op<Tensor(double)> number_for_tensor{"library_test::twice"};
+  EXPECT_EQ(message_of<Error>([&] { number_for_tensor(2.0); }),
+            "library_test.twice.default: argument x must be Tensor, found float");
+  EXPECT_EQ(message_of<Error>([&] { twice(Tensor()); }),
+            "library_test.twice.default: argument x must be Tensor, found None");
+  const Op<Tensor(const Tensor&, std::optional<double>)> float_for_int{"aten::cumsum"};
+  EXPECT_EQ(message_of<Error>([&] { float_for_int(x, 1.0); }),
+            "aten.cumsum.default: argument dim must be int, found float");
+  const Op<Tensor(const Tensor&, const Tensor&)> gives_a_number{"aten::equal"};
+  EXPECT_EQ(message_of<Error>([&] { gives_a_number(x, x); }),
+            "aten.equal.default gives bool; tenon::Op is for ops that give tensors");
+}
+
+TEST(Library, NumbersConvertWhereNothingIsLost) {
+  Tensor x = ones({2, 3});
+  const Op<Tensor(const Tensor&, const Tensor&, int)> int_for_float{"library_test::swiglu"};
+  EXPECT_EQ(int_for_float(x, x, 2).to_vector<float>(), swiglu(x, x, 2.0).to_vector<float>());
+  const Op<Tensor(const Tensor&, int64_t)> one_for_a_list{"aten::sum.dim_IntList"};
+  EXPECT_THAT(one_for_a_list(x, 1).to_vector<float>(), ElementsAre(3, 3));
+  const Op<std::vector<Tensor>(const Tensor&, int64_t, bool)> bool_for_int{"aten::unbind.int"};
+  EXPECT_THAT(message_of<Error>([&] { bool_for_int(x, 1, true); }), HasSubstr("takes 2 arguments"));
+  const Op<std::vector<Tensor>(const Tensor&, bool)> unbind{"aten::unbind.int"};
+  EXPECT_EQ(unbind(x, true).size(), 3u);
+}
+
+int calls_of_note = 0;
+TENON_LIBRARY(library_notes, lib) {
+  lib.op("note(Tensor x) -> ()").kernel([](const Tensor&) { ++calls_of_note; });
+}
+
+TEST(Library, WhatGivesAndWritesNothingRunsForItsEffect) {
+  const Op<void(const Tensor&)> note{"library_notes::note"};
+  for (const char* backend : {"eager", "aot_eager"}) {
+    auto f = compile(
+        [&](const Tensor& x) {
+          note(x * 2);
+          return x + 1;
+        },
+        {.backend = backend});
+    calls_of_note = 0;
+    for (int i = 0; i < 3; ++i) f(ones({2}));
+    EXPECT_EQ(calls_of_note, 3) << backend;
+  }
+}
+
 TEST(Library, CopiesOfAnOpAreTheSame) {
   Op<Tensor(const Tensor&)> copy = twice;
   EXPECT_THAT(copy(ones({2})).to_vector<float>(), ElementsAre(2, 2));

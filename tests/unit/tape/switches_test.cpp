@@ -102,6 +102,28 @@ TEST_F(CompiledAutogradSays, UnderTheFlagForCallablesToo) {
               HasSubstr("expected fullgraph=true or fullgraph=false, found \"dynamic=true\""));
 }
 
+TEST_F(CompiledAutogradSays, WhatTheOptionsOfACallableSay) {
+  auto captures = [](const char* option, bool flag, const char* settings = "[]") {
+    auto scope = config::patch({{"dynamo.compiled_autograd", flag}});
+    auto step = compile(
+        [](const Tensor& w) {
+          Tensor y = w * w;
+          y.sum().backward({}, true, true);
+          return y.detach();
+        },
+        {.backend = "aot_eager",
+         .options = {{"dynamo.compiled_autograd", option},
+                     {"dynamo.compiled_autograd_kwargs_override", settings}}});
+    int64_t before = ca::stats().captures + ca::stats().eager_passes;
+    step(parameter({3}));
+    return ca::stats().captures + ca::stats().eager_passes - before;
+  };
+  EXPECT_GT(captures("true", false), 0);
+  EXPECT_EQ(captures("false", true), 0);
+  EXPECT_THAT(message_of([&] { captures("true", false, "[\"fullgraph=true\"]"); }),
+              HasSubstr("cannot be one graph"));
+}
+
 // ---- NaNs
 
 TEST_F(CompiledAutogradSays, WhichLeafHasNaNsAndWhereTheyComeFrom) {
