@@ -4,6 +4,7 @@
 #include "capture/follow/memory_of_run.h"
 #include "capture/lazy_numbers.h"
 #include "capture/outside.h"
+#include "capture/tape/views_outside.h"
 #include "capture/trace.h"
 #include "config/flags.h"
 #include "core/device/device_memory.h"
@@ -327,15 +328,6 @@ const bool knows_modules = (
         },
     true);
 
-bool has_need(const Tensor& t) { return impl_of(t)->flags & TN_T_REQUIRES_GRAD; }
-
-// A fake that gets a history by code which has not run yet.
-bool gives_history(const Tensor& fake, const Tensor& real) {
-  const Tensor& behind = concrete_of(fake);
-  bool gets_it = has_need(fake) && behind.defined() && !has_need(behind);
-  return gets_it && shares_storage(behind, real);
-}
-
 // A view that is written gives its base a history, and a base its views. The recording does not know
 // `real`, and how tensors of the program are views of one another is no part of it: where code that
 // has not run yet gives another tensor over the memory a history, it runs before somebody asks for
@@ -348,7 +340,11 @@ void finish_histories(const Tensor& real) {
   if (!trace || trace->is_on_tape() || !trace->inputs().written.holds(real)) return;
   GraphRecorder& recorder = recorder_of_thread();
   std::vector<Tensor> fakes = recorder.live_fakes();
-  if (std::ranges::none_of(fakes, [&](const Tensor& t) { return gives_history(t, real); })) return;
+  auto gives_it = [&](const Tensor& fake) {
+    const Tensor& behind = concrete_of(fake);
+    return has_history_to_come(fake, behind) && shares_storage(behind, real);
+  };
+  if (std::ranges::none_of(fakes, gives_it)) return;
   std::ranges::copy(recorder.earlier_fakes(), std::back_inserter(fakes));
   change_needs(*trace, what, {});
   PauseRecording pause;
@@ -364,11 +360,11 @@ Tensor fake_that_stands_for(const Tensor& real) {
 }
 
 const bool knows_written_tensors = (
-    written_fake_slot = [](const Tensor& met) -> Tensor {
-      if (!runs_body_code() || has_need(met)) return Tensor();
-      Tensor fake = fake_that_stands_for(met);
+    written_fake_slot = [](const Tensor& real) -> Tensor {
+      if (!runs_body_code() || has_need(real)) return Tensor();
+      Tensor fake = fake_that_stands_for(real);
       if (!fake.defined())
-        finish_histories(met);
+        finish_histories(real);
       else if (fake.is_fake() && has_need(fake))
         return fake;
       return Tensor();

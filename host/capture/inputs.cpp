@@ -374,9 +374,7 @@ void TraceInputs::check_write(const Tensor& written) const {
     return !state_ || std::ranges::any_of(*state_, [&](const Tensor& t) { return is_of(t, real); });
   };
   for (const auto& [real, fake] : stand_ins.all) {
-    bool is_argument =
-        std::ranges::any_of(argument_fakes_, [&](const Tensor& t) { return same_head(t, fake); });
-    if (is_argument || !shares_storage(fake, written)) continue;
+    if (is_argument(*this, fake) || !shares_storage(fake, written)) continue;
     require(is_named(real), ErrorCode::invalid_argument,
             "the body writes a captured tensor of shape {} that state() does not name; add its "
             "module, its optimizer or the tensor itself to the state that compile() is given",

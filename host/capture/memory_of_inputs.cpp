@@ -61,13 +61,8 @@ void ShownChanges::show(std::span<const Tensor> fakes, const StandIns& stand_ins
 }
 
 void ShownChanges::show_arguments(const CallArgs& call, const TraceInputs& inputs) {
-  auto is_argument = [&](const Tensor& fake) {
-    return std::ranges::any_of(inputs.argument_fakes(), [&](const Tensor& argument) {
-      return argument.defined() && same_head(argument, fake);
-    });
-  };
   auto show_one = [&](const Tensor& fake) {
-    if (!fake.is_fake() || !is_argument(fake)) return;
+    if (!fake.is_fake() || !is_argument(inputs, fake)) return;
     Tensor real = inputs.stand_ins.real_of(fake);
     if (real.defined() && !has_hints_of(fake, real)) show({&fake, 1}, inputs.stand_ins);
   };
@@ -101,6 +96,11 @@ void note_places_of(TraceInputs& inputs, const Tensor& seen) {
     bool is_new = std::ranges::find(inputs.by_place, origin->index) == inputs.by_place.end();
     if (origin->kind == ValueOrigin::Kind::leaf && is_new) inputs.by_place.push_back(origin->index);
   }
+}
+
+bool is_argument(const TraceInputs& inputs, const Tensor& fake) {
+  return std::ranges::any_of(inputs.argument_fakes(),
+                             [&](const Tensor& t) { return t.defined() && same_head(t, fake); });
 }
 
 int64_t offset_of(const TraceInputs& inputs, const Tensor& fake) {

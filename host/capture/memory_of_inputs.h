@@ -62,6 +62,9 @@ void note_places(TraceInputs& inputs, const CallArgs& call);
 /// Those over the memory of `seen`.
 void note_places_of(TraceInputs& inputs, const Tensor& seen);
 
+/// Whether it stands for an argument of the call.
+bool is_argument(const TraceInputs& inputs, const Tensor& fake);
+
 /// Where the tensor begins that the fake stands for.
 int64_t offset_of(const TraceInputs& inputs, const Tensor& fake);
 

@@ -65,11 +65,6 @@ TensorGuard layout_of(const Tensor& real) {
 
 }  // namespace
 
-static bool is_argument(const TraceInputs& inputs, const Tensor& fake) {
-  return std::ranges::any_of(inputs.argument_fakes(),
-                             [&](const Tensor& t) { return t.defined() && same_head(t, fake); });
-}
-
 // The caller has a handle of an argument, too: the fake goes on as that, since the body would reshape
 // another object for one that it becomes.
 static void renew_argument(const Tensor& fake, const Tensor& real) {

@@ -9,7 +9,6 @@
 #include "core/tensor/stand_in.h"
 #include "graph/body.h"
 #include "graph/control_flow.h"
-#include "graph/dependencies.h"
 #include "graph/memory_budget.h"
 #include "graph/meta_cache.h"
 #include "graph/metas_of_parts.h"
@@ -20,11 +19,13 @@
 #include "ops/forms/history.h"
 #include "ops/op_kernels.h"
 #include "ops/op_table.h"
+#include "report/observers.h"
 
 #include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <exception>
+#include <utility>
 
 namespace tenon {
 
@@ -283,45 +284,6 @@ bool GraphRecorder::run_meta_of(const CallArgs& call, std::span<const Value> fak
 
 namespace {
 
-// What a view is given, its base and the other views of that have, too.
-void mark_relatives(GraphRecorder& recorder, const Tensor& written) {
-  auto root_of = [&](const Tensor& t) { return view_root(recorder.graph(), recorder.value_of(t)); };
-  const ValueId root = root_of(written);
-  for (const Tensor& t : recorder.live_fakes())
-    if (shares_storage(t, written) && is_differentiable(t.dtype()) && root_of(t) == root)
-      mark_requires_grad(t, true);
-}
-
-// Fakes need gradients where the tensors they stand for will: bodies ask, and later segments begin
-// with them.
-void pass_requires_grad(GraphRecorder& recorder, const CallArgs& call,
-                        std::span<const Value> fake_args) {
-  auto needs_one = [](const Value& argument) {
-    bool any = false;
-    each_tensor(argument, [&](const Tensor& t) { any = any || t.requires_grad(); });
-    return any;
-  };
-  if (!thread_modes.grad_enabled || !results_need_gradient(*call.op, fake_args, needs_one)) return;
-  auto mark = [](const Tensor& t) {
-    if (t.defined() && is_differentiable(t.dtype())) mark_requires_grad(t, true);
-  };
-  if (is_control_flow(*call.op)) {
-    std::vector<bool> needs =
-        results_that_need_gradients({call.op, fake_args.data(), call.results, call.n_args, 1});
-    return each_result(call, [&](const Tensor& t, uint32_t r) {
-      if (needs[r]) mark(t);
-    });
-  }
-  for (size_t i = 0; i < fake_args.size(); ++i)
-    if (writes_history(*call.op, i))
-      each_tensor(fake_args[i], [&](const Tensor& written) {
-        bool is_first = !written.requires_grad();
-        mark(written);
-        if (is_first) mark_relatives(recorder, written);
-      });
-  each_result(call, [&](const Tensor& t, uint32_t) { mark(t); });
-}
-
 /// Results of a call that is refused behind its meta function go.
 struct DropOnError {
   const CallArgs& call;
@@ -468,5 +430,52 @@ int32_t region_of(const Node& node) {
     std::from_chars(fact->second.data(), fact->second.data() + fact->second.size(), region);
   return std::max(region, -1);
 }
+
+// ---- which recorder, if any, gets the operations of a thread
+
+RecordScope::RecordScope(GraphRecorder& recorder)
+    : previous_(thread_modes.tracer),
+      follower_(std::exchange(thread_modes.follower, nullptr)),
+      keys_(bit(Key::trace), bit(Key::autograd)),
+      excluded_outside_(std::exchange(thread_modes.excluded_outside, keys_.excluded_before())),
+      shapes_(*recorder.shape_env()) {
+  if (recorder.on_tape) thread_modes.exclude &= ~bit(Key::autograd);
+  thread_modes.tracer = &recorder;
+  own_trace(recorder.id(), &recorder);
+}
+
+RecordScope::~RecordScope() {
+  thread_modes.tracer = previous_;
+  thread_modes.follower = follower_;
+  thread_modes.excluded_outside = excluded_outside_;
+}
+
+PauseRecording::PauseRecording()
+    : previous_(std::exchange(thread_modes.tracer, nullptr)),
+      follower_(std::exchange(thread_modes.follower, nullptr)),
+      include_(thread_modes.include),
+      exclude_(thread_modes.exclude) {
+  thread_modes.include &= ~bit(Key::trace);
+  if (previous_) thread_modes.exclude = thread_modes.excluded_outside;
+}
+
+PauseRecording::~PauseRecording() {
+  thread_modes.tracer = previous_;
+  thread_modes.follower = follower_;
+  thread_modes.include = include_;
+  thread_modes.exclude = exclude_;
+}
+
+namespace {
+
+const bool lets_observers_compute = (
+    report::unrecorded_slot =
+        [](FunctionRef<void()> f) {
+          PauseRecording pause;
+          f();
+        },
+    true);
+
+}  // namespace
 
 }  // namespace tenon

@@ -128,6 +128,14 @@ class GraphRecorder {
   bool grad_enabled_ = thread_modes.grad_enabled;
 };
 
+/// What a view is given, its base and the other views of that have, too: those of the recorder's fakes
+/// need a gradient that are views of one tensor with `given`.
+void mark_relatives(GraphRecorder& recorder, const Tensor& given);
+/// Fakes need gradients where the tensors that they stand for will: bodies ask, and later segments begin
+/// with them. Marks what the call makes and writes, `fake_args` are its arguments. Without a tape.
+void pass_requires_grad(GraphRecorder& recorder, const CallArgs& call,
+                        std::span<const Value> fake_args);
+
 /// The checkpointed region of a node, -1 for none; its fact may come from a file.
 int32_t region_of(const Node& node);
 

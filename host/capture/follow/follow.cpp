@@ -9,6 +9,7 @@
 #include "capture/outside.h"
 #include "capture/tape/hooks.h"
 #include "capture/tape/run_again.h"
+#include "capture/tape/views_outside.h"
 #include "core/arguments.h"
 #include "core/dispatch.h"
 #include "core/tensor/each_tensor.h"
@@ -191,7 +192,7 @@ bool finds_recorded_tensors(const Walk& walk) {
     const GraphValue& recorded = part->graph->value(input);
     bool is_written = impl_of(fake)->extra->trace_value != walk.path().number_of(*part, input);
     // As it is: the body may have yet to name it.
-    bool needs_grad = impl_of(fake)->flags & TN_T_REQUIRES_GRAD;
+    bool needs_grad = has_need(fake);
     if (is_written || !lies_as(fake, recorded.meta) || needs_grad != recorded.flags.requires_grad)
       return false;
   }

@@ -4,6 +4,7 @@
 #include "capture/follow/memory_of_run.h"
 #include "capture/follow/record_steps.h"
 #include "capture/rescue.h"
+#include "capture/tape/views_outside.h"
 #include "core/dispatch.h"
 #include "core/tensor/stand_in.h"
 #include "graph/record.h"
@@ -63,10 +64,8 @@ bool Walk::is_to_be_written(const Tensor& real) const {
 
 bool has_history_to_come(const Walk& walk, const Tensor& real) {
   if (!walk.is_to_be_written(real)) return false;
-  auto has_need = [](const Tensor& t) { return impl_of(t)->flags & TN_T_REQUIRES_GRAD; };
   auto gives_it = [&](const Tensor& other, const Tensor& fake) {
-    bool is_one = other.defined() && fake.defined() && fake.is_fake();
-    return is_one && has_need(fake) && !has_need(other) && shares_storage(other, real);
+    return has_history_to_come(fake, other) && shares_storage(other, real);
   };
   bool has = false;
   walk.each_named([&](const Tensor& other) { has = has || gives_it(other, walk.fake_of(other)); });

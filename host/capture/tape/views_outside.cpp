@@ -4,8 +4,6 @@
 #include "capture/inputs.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/stand_in.h"
-#include "core/tensor/tensor_impl.h"
-#include "graph/dependencies.h"
 #include "graph/record.h"
 
 #include <algorithm>
@@ -14,8 +12,6 @@
 namespace tenon {
 
 namespace {
-
-bool has_need(const Tensor& t) { return impl_of(t)->flags & TN_T_REQUIRES_GRAD; }
 
 // Of a tensor of the program, or one that an earlier segment has made.
 Tensor root_on_tape(const Tensor& real) {
@@ -27,8 +23,8 @@ Tensor root_on_tape(const Tensor& real) {
 // What is known of the program, and gets its history by the code that is being recorded.
 Tensor root_given_history(const Tensor& fake, const Tensor& written) {
   const Tensor& real = concrete_of(fake);
-  bool gets_it = has_need(fake) && real.defined() && !has_need(real);
-  return gets_it && shares_storage(fake, written) ? root_on_tape(real) : Tensor();
+  bool gets_it = has_history_to_come(fake, real) && shares_storage(fake, written);
+  return gets_it ? root_on_tape(real) : Tensor();
 }
 
 }  // namespace
@@ -50,11 +46,7 @@ bool give_histories_to_views(GraphRecorder& recorder, const CallArgs& call) {
       any = any || may_be_view;
       if (!may_be_view || !same_head(root_on_tape(real), root)) continue;
       mark_requires_grad(fake, true);
-      if (!recorder.owns(fake)) continue;
-      for (const Tensor& made : of_graph)
-        if (!has_need(made) && is_differentiable(made.dtype()) &&
-            view_root(recorder.graph(), recorder.value_of(made)) == recorder.value_of(fake))
-          mark_requires_grad(made, true);
+      if (recorder.owns(fake)) mark_relatives(recorder, fake);
     }
   }
   return any;

@@ -8,10 +8,18 @@
 #pragma once
 
 #include "core/dispatch.h"
+#include "core/tensor/tensor_impl.h"
 
 namespace tenon {
 
 class GraphRecorder;
+
+/// As the tensor is by now: nothing is asked that has yet to run.
+inline bool has_need(const Tensor& t) { return impl_of(t)->flags & TN_T_REQUIRES_GRAD; }
+/// Whether code that has not run yet gives `real`, for which `fake` stands, a history.
+inline bool has_history_to_come(const Tensor& fake, const Tensor& real) {
+  return fake.defined() && fake.is_fake() && has_need(fake) && real.defined() && !has_need(real);
+}
 
 /// What the call, recorded just now, has given a history, views of it get by their fakes. Whether there
 /// is another tensor of the program over its memory that needs no gradient, and may be a view.

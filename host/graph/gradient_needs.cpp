@@ -1,7 +1,11 @@
-// Which results of control flow need gradients, as the tape would have it.
+// Which results of an operation need gradients, those of control flow by its bodies, as the tape would
+// have it.
 #include "core/tensor/each_tensor.h"
+#include "core/tensor/tensor_impl.h"
 #include "graph/control_flow.h"
+#include "graph/dependencies.h"
 #include "graph/passes/aliasing.h"
+#include "graph/record.h"
 #include "ops/forms/history.h"
 
 #include <algorithm>
@@ -122,6 +126,42 @@ std::vector<bool> results_that_need_gradients(const CallArgs& call) {
     for (const Tensor& t : list) operands.back().push_back(t.requires_grad());
   }
   return needs_of_results(parts.kind, parts.bodies, operands);
+}
+
+void mark_relatives(GraphRecorder& recorder, const Tensor& given) {
+  auto root_of = [&](const Tensor& t) { return view_root(recorder.graph(), recorder.value_of(t)); };
+  const ValueId root = root_of(given);
+  for (const Tensor& t : recorder.live_fakes())
+    if (shares_storage(t, given) && is_differentiable(t.dtype()) && root_of(t) == root)
+      mark_requires_grad(t, true);
+}
+
+void pass_requires_grad(GraphRecorder& recorder, const CallArgs& call,
+                        std::span<const Value> fake_args) {
+  auto needs_one = [](const Value& argument) {
+    bool any = false;
+    each_tensor(argument, [&](const Tensor& t) { any = any || t.requires_grad(); });
+    return any;
+  };
+  if (!thread_modes.grad_enabled || !results_need_gradient(*call.op, fake_args, needs_one)) return;
+  auto mark = [](const Tensor& t) {
+    if (t.defined() && is_differentiable(t.dtype())) mark_requires_grad(t, true);
+  };
+  if (is_control_flow(*call.op)) {
+    std::vector<bool> needs =
+        results_that_need_gradients({call.op, fake_args.data(), call.results, call.n_args, 1});
+    return each_result(call, [&](const Tensor& t, uint32_t r) {
+      if (needs[r]) mark(t);
+    });
+  }
+  for (size_t i = 0; i < fake_args.size(); ++i)
+    if (writes_history(*call.op, i))
+      each_tensor(fake_args[i], [&](const Tensor& written) {
+        bool is_first = !written.requires_grad();
+        mark(written);
+        if (is_first) mark_relatives(recorder, written);
+      });
+  each_result(call, [&](const Tensor& t, uint32_t) { mark(t); });
 }
 
 }  // namespace tenon
