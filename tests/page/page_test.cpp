@@ -87,12 +87,17 @@ TEST_P(Pages, AreAsWideAsTheWindow) {
 
 TEST_P(Pages, DrawEachNodeOfTheirGraphsAndEachEdge) {
   open(GetParam(), desk);
-  show_first_graph();
-  value("window.rows = JSON.parse(figure.querySelector('script').textContent)");
-  EXPECT_GT(value("rows.length"), 3);
-  EXPECT_EQ(value("figure.querySelectorAll('.box').length"), value("rows.length"));
-  EXPECT_EQ(value("figure.querySelectorAll('.edge').length"),
-            value("rows.reduce((sum, row) => sum + row[3].length, 0)"));
+  int n_figures = value("document.querySelectorAll('figure:has(script)').length");
+  ASSERT_GT(n_figures, 0);
+  for (int i = 0; i < n_figures; ++i) {
+    SCOPED_TRACE(i);
+    show_graph("figures[" + std::to_string(i) + "]");
+    value("window.rows = JSON.parse(figure.querySelector('script').textContent)");
+    EXPECT_GE(value("rows.length"), 3) << "an input, an operation and the output";
+    EXPECT_EQ(value("figure.querySelectorAll('.box').length"), value("rows.length"));
+    EXPECT_EQ(value("figure.querySelectorAll('.edge').length"),
+              value("rows.reduce((sum, row) => sum + row[3].length, 0)"));
+  }
 }
 
 TEST_P(Pages, DrawBoxesThatDoNotOverlap) {
