@@ -53,6 +53,8 @@ struct FunctionAtNode {
 struct TapeRequests {
   std::vector<HookOnValue> hooks;
   std::vector<FunctionAtNode> functions;
+
+  bool is_empty() const { return hooks.empty() && functions.empty(); }
 };
 
 /// Where a function lies in a graph; no_value stands for undefined tensors.

@@ -16,7 +16,7 @@ namespace tenon {
 
 namespace {
 
-LazyNumbers& lazy_numbers() { return ThreadObject<LazyNumbers>::get(); }
+LazyNumbers& lazy_numbers() { return LazyNumbersOfBody::current(); }
 
 // Copies of a Scalar, and several of one tensor, are read from one.
 class CopiesOfFakes {
@@ -65,17 +65,15 @@ std::shared_ptr<detail::LazyNumber> detail::lazy_number(Tensor t) {
   return number;
 }
 
-bool holds_lazy_numbers() { return !lazy_numbers().empty(); }
-
 // The numbers of a branch or of a loop's body are looked at nowhere.
 void keep_lazy_numbers(const CallArgs& call) {
-  if (lazy_numbers().empty() || !written_args(call) || BodyScope::is_inside()) return;
+  if (!holds_lazy_numbers() || !written_args(call) || BodyScope::is_inside()) return;
   EnableGradGuard off(false);
   give_own_memory([](const Tensor& fake) { return fake.clone(); });
 }
 
 void settle_lazy_numbers() {
-  if (lazy_numbers().empty()) return;
+  if (!holds_lazy_numbers()) return;
   give_own_memory([](const Tensor& fake) {
     Tensor real = real_now(fake);
     ensure(real.defined(), "a number is read from a tensor without data, and nothing is pending");
@@ -90,7 +88,8 @@ void settle_lazy_numbers(const Tensor& fake, const Tensor& real) {
       number->tensor = copy_of_real(real);
 }
 
-LazyNumbersOfBody::LazyNumbersOfBody() : outer_(std::exchange(lazy_numbers(), {})) {}
-LazyNumbersOfBody::~LazyNumbersOfBody() { lazy_numbers() = std::move(outer_); }
+thread_local constinit LazyNumbersOfBody* LazyNumbersOfBody::innermost_ = nullptr;
+
+LazyNumbers& LazyNumbersOfBody::outside() { return ThreadObject<LazyNumbers>::get(); }
 
 }  // namespace tenon

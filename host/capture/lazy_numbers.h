@@ -20,24 +20,30 @@ namespace tenon {
 
 using LazyNumbers = std::vector<std::weak_ptr<detail::LazyNumber>>;
 
+/// While one lives, there are none but those that are read: a body's own, or none of a re-recording.
+class LazyNumbersOfBody {
+ public:
+  LazyNumbersOfBody() : outer_(innermost_) { innermost_ = this; }
+  ~LazyNumbersOfBody() { innermost_ = outer_; }
+  LazyNumbersOfBody(const LazyNumbersOfBody&) = delete;
+
+  /// Those of the innermost body, or of a thread that traces without one.
+  static LazyNumbers& current() { return innermost_ ? innermost_->numbers_ : outside(); }
+
+ private:
+  static LazyNumbers& outside();
+  static thread_local constinit LazyNumbersOfBody* innermost_;
+  LazyNumbersOfBody* const outer_;
+  LazyNumbers numbers_;
+};
+
 /// Whether the body holds any.
-bool holds_lazy_numbers();
+inline bool holds_lazy_numbers() { return !LazyNumbersOfBody::current().empty(); }
 /// An operation of the body is about to run, and has not been recorded or followed.
 void keep_lazy_numbers(const CallArgs& call);
 /// The host may write from here on; nothing of the trace is pending.
 void settle_lazy_numbers();
 /// `fake` becomes `real`.
 void settle_lazy_numbers(const Tensor& fake, const Tensor& real);
-
-/// While one lives, there are none but those that are read: a body's own, or none of a re-recording.
-class LazyNumbersOfBody {
- public:
-  LazyNumbersOfBody();
-  ~LazyNumbersOfBody();
-  LazyNumbersOfBody(const LazyNumbersOfBody&) = delete;
-
- private:
-  LazyNumbers outer_;
-};
 
 }  // namespace tenon

@@ -31,21 +31,24 @@ struct Versions {
   Entry& first;
   const Leaves& leaves;
   std::shared_ptr<const Course> begin = nullptr;            // null: a whole body
+  PathVersion likeliest = {};                               // where it is not that of `first`
   std::vector<std::shared_ptr<const Course>> courses = {};  // once the others are asked for
 
   /// Whether a version fits to what is known of the body: that it calls backward().
   bool may_follow(const Entry& entry) const {
     return site.calls_backward == entry.recorded.has_backward;
   }
-  /// The likeliest one, or none.
-  std::optional<PathVersion> first_version() {
-    if (!may_follow(first)) {
-      std::vector<PathVersion> all = others();
-      return all.empty() ? std::nullopt : std::optional(all.front());
+  /// The likeliest one, or null.
+  const PathVersion* first_version() {
+    if (first.path && may_follow(first)) return &first.version;
+    if (may_follow(first)) {
+      begin = first.courses.take(leaves);
+      if (begin) likeliest = version_of(*begin);
+      return begin ? &likeliest : nullptr;
     }
-    if (first.path) return first.version();
-    begin = first.courses.take(leaves);
-    return begin ? std::optional(version_of(*begin)) : std::nullopt;
+    std::vector<PathVersion> all = others();
+    if (!all.empty()) likeliest = all.front();
+    return all.empty() ? nullptr : &likeliest;
   }
   std::vector<PathVersion> others() {
     std::vector<PathVersion> versions;
@@ -54,7 +57,7 @@ struct Versions {
       Entry* entry = site.versions[i];
       if (entry == &first || !may_follow(*entry) || !entry->accepts(leaves)) continue;
       if (entry->path)
-        versions.push_back(entry->version());
+        versions.push_back(entry->version);
       else
         add_courses(*entry);
     }
@@ -110,7 +113,7 @@ void follow(Site& site, Entry& first, const Leaves& leaves, const Body& body, Ca
   std::optional<config::OptionScope> options;
   if (site.flags) options.emplace(site.flags);
   Versions versions{site, first, leaves};
-  std::optional<PathVersion> begin = versions.first_version();
+  const PathVersion* begin = versions.first_version();
   if (!begin) return replay_slot(site, leaves, body, result);
   std::unique_ptr<LateRecording> late;
   auto others = [&] { return versions.others(); };

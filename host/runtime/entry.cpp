@@ -76,6 +76,7 @@ Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
     path = std::make_unique<Path>(recorded);
   else
     courses.add_without_path(recorded);
+  version = {path.get(), &recorded, implicit_guards, this};
   output_program = output_program_of(recorded);
   n_graph_outputs = recorded.graph->outputs().size();
   gives_graph_outputs = has_outputs_of_graph(recorded);
@@ -145,10 +146,6 @@ bool Entry::rests() {
   uint32_t left = n_rest.load(std::memory_order_relaxed);
   if (left) n_rest.store(left - 1, std::memory_order_relaxed);
   return left != 0;
-}
-
-PathVersion Entry::version() const {
-  return {path.get(), &recorded, implicit_guards, const_cast<Entry*>(this)};
 }
 
 bool Entry::excluded_serves(const Leaves& leaves) const {

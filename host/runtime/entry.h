@@ -54,6 +54,7 @@ struct Entry {
   std::unique_ptr<Path> path;          ///< null: later runs cannot be compared with the recording
   std::string why_no_path;
   std::vector<SlotGuard> implicit_guards;
+  PathVersion version{};  ///< where there is a path
   std::vector<CapturedHandle> captured_handles;
   SymProgram output_program;  ///< values of the symbolic output numbers
   size_t n_graph_outputs = 0;
@@ -93,7 +94,6 @@ struct Entry {
   }
   /// Why it does not serve, in one line.
   std::string why_not(const detail::Leaves& leaves) const;
-  PathVersion version() const;
   /// Keeps another course of a body with graph breaks, unless it cannot be followed.
   void add_course(Recording recording, bool is_first = false);
   /// A body has left the path, and no version may be added: after some, it is not tried for a while.

@@ -91,8 +91,10 @@ bool Follower::has_done_nothing() {
 }
 
 bool Follower::takes(const CallArgs& call) {
-  keep_lazy_numbers(call);
-  if (thread_modes.follower != this) return false;  // their copies were the first difference
+  if (holds_lazy_numbers()) {
+    keep_lazy_numbers(call);
+    if (thread_modes.follower != this) return false;  // their copies were the first difference
+  }
   if (is_off_path_) return false;
   if (call.op->mutated_args && thread_modes.grad_enabled && !is_on_tape())
     check_leaf_writes(walk_.at(), call);
@@ -302,12 +304,10 @@ std::vector<bool> have_histories(std::span<const Tensor> results) {
 
 void Follower::finish() {
   if (is_off_path_) return stop_following();
-  bool keeps = false;
+  const TouchedGradients* left = is_on_tape() ? &gradients_ : nullptr;
   std::vector<bool> histories;
   if (is_on_tape()) histories = have_histories(results_.tensors);
-  bool shares_otherwise = false;
-  const TouchedGradients none;
-  const TouchedGradients& left = is_on_tape() ? gradients_ : none;
+  bool keeps = false, shares_otherwise = false;
   auto ends = [&] {
     if (walk_.path().has_breaks()) return walk_.ends_segment(helpers_.segments);
     // The tape holds what it has saved as long as there is one.
@@ -316,9 +316,8 @@ void Follower::finish() {
     bool ends_whole = !keeps && histories == version.recording->gradients.needs_history &&
                       walk_.ends_whole(results_.tensors, left);
     if (!ends_whole) return false;
-    bool holds = helpers_.holds(version, walk_.at().frame().slots);
-    shares_otherwise = !holds;
-    return holds;
+    shares_otherwise = !helpers_.holds(version, walk_.at().frame().slots);
+    return !shares_otherwise;
   };
   if (ends() || changes_path(ends)) {
     if (walk_.path().has_breaks()) return finish_segments();

@@ -366,7 +366,7 @@ void Position::change_to(const PathVersion& to) {
 
 // ---- the results of a body in one piece
 
-bool Position::fits_results(std::span<const Tensor> outputs, const TouchedGradients& gradients) {
+bool Position::fits_results(std::span<const Tensor> outputs, const TouchedGradients* gradients) {
   const Recording& recorded = *version_->recording;
   if (outputs.size() != recorded.outputs.size()) return false;
   size_t slots_before = frame_->slots.size();
@@ -374,10 +374,10 @@ bool Position::fits_results(std::span<const Tensor> outputs, const TouchedGradie
   bool all = true;
   for (size_t i = 0; all && i < outputs.size(); ++i)
     all = is_output(recorded.outputs[i], outputs[i]);
-  all = all && gradients.are_as_recorded(recorded.gradients,
-                                         [this](const ValueOrigin& origin, const Tensor& t) {
-                                           return is_output(origin, t);
-                                         });
+  auto is = [this](const ValueOrigin& origin, const Tensor& t) { return is_output(origin, t); };
+  const GradEffects& effects = recorded.gradients;
+  all = all && (gradients ? gradients->are_as_recorded(effects, is)
+                          : effects.left.empty() && effects.without_grad.empty());
   if (all && (!has_new_numbers_ || given_numbers_hold()))
     return frame_->slots.size() == path().n_slots();
   drop_slots(slots_before);

@@ -93,8 +93,8 @@ class Position {
   /// For people: what the operation is, and what was recorded in its place.
   std::string difference(const CallArgs& call);
   /// Whether tensors are the results of a body in one piece, where all steps are done, and
-  /// `gradients` what it has left in leaves.
-  bool fits_results(std::span<const Tensor> outputs, const TouchedGradients& gradients);
+  /// `gradients` what it has left in leaves; null where it has no tape.
+  bool fits_results(std::span<const Tensor> outputs, const TouchedGradients* gradients);
 
   /// Whether another path has the same steps so far, ended the same `n_parts` parts with results for
   /// all that the body holds of them, and takes the captured tensors and numbers that it has given.

@@ -20,7 +20,7 @@ Walk::Walk(const detail::Leaves& leaves, const PathVersion& version)
 
 // ---- the end of the body in one piece
 
-bool Walk::ends_whole(std::span<const Tensor> outputs, const TouchedGradients& gradients) {
+bool Walk::ends_whole(std::span<const Tensor> outputs, const TouchedGradients* gradients) {
   return at_.next_step() == path().steps().size() && at_.fits_results(outputs, gradients) &&
          has_requests_of(path().parts()[0]);
 }
@@ -28,11 +28,13 @@ bool Walk::ends_whole(std::span<const Tensor> outputs, const TouchedGradients& g
 // Whether somebody keeps a fake beyond the body.
 bool Walk::has_escapes(std::span<const Tensor> outputs, const TouchedGradients& gradients) const {
   bool has = false;
+  std::span<const Tensor> fakes = at_.frame().objects;
+  std::span<const Path::Object> objects = path().objects();
   at_.each_object_of_body([&](uint32_t o) {
-    const Tensor& t = at_.frame().objects[o];
+    const Tensor& t = fakes[o];
     if (!t.defined()) return;
     int32_t others =
-        t.head()->references.load(std::memory_order_relaxed) - 1 - path().objects()[o].n_arguments;
+        t.head()->references.load(std::memory_order_relaxed) - 1 - objects[o].n_arguments;
     if (others == 0) return;
     others -= gradients.references(t);
     for (const Tensor& out : outputs) others -= out.defined() && same_head(out, t);
@@ -292,6 +294,7 @@ void Walk::add_function(std::shared_ptr<const autograd::WaitingFunction> functio
 }
 
 autograd::TapeRequests requests_to(const Path::Part& part, const Walk& walk) {
+  if (walk.requests.is_empty()) return {};
   autograd::TapeRequests asked = walk.requests;
   for (autograd::HookOnValue& on : asked.hooks) on.value -= part.first_value;
   for (autograd::FunctionAtNode& at : asked.functions) at.last = walk.path().steps()[at.last].node;

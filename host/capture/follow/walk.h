@@ -36,8 +36,9 @@ class Walk {
   bool has_pending_steps() const { return at_.next_step() != begun_; }
   bool may_change_to(const PathVersion& other) const { return at_.may_change_to(other, n_run_); }
 
-  /// Whether a body in one piece ends here with these results, and has left these gradients.
-  bool ends_whole(std::span<const Tensor> outputs, const TouchedGradients& gradients);
+  /// Whether a body in one piece ends here with these results, and has left these gradients; null
+  /// where it has no tape.
+  bool ends_whole(std::span<const Tensor> outputs, const TouchedGradients* gradients);
   /// Whether somebody holds a fake besides the results and `gradients`.
   bool has_escapes(std::span<const Tensor> outputs, const TouchedGradients& gradients) const;
   /// Whether a pending step writes, or draws random numbers.

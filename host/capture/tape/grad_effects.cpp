@@ -54,15 +54,20 @@ void refuse_histories_of_inputs(const TraceInputs& inputs) {
 
 void TouchedGradients::touch(const Tensor& leaf, bool reads) {
   GradState& state = autograd::ensure_state(leaf);
-  touched_.push_back({leaf, state.grad, {}, reads && !state.grad.defined()});
-  leaves_.insert(leaf.head());
+  add({leaf, state.grad, {}, reads && !state.grad.defined()});
 }
 
 void TouchedGradients::touch_early(const Tensor& leaf, const Tensor& real, bool reads) {
   const Tensor& before = autograd::ensure_state(real).grad;
   ChangesOfRun::note([real = Tensor(real), before] { autograd::ensure_state(real).grad = before; });
-  touched_.push_back({leaf, before, {}, reads && !before.defined()});
-  leaves_.insert(leaf.head());
+  add({leaf, before, {}, reads && !before.defined()});
+}
+
+// Most runs touch none, and pay for no table.
+void TouchedGradients::add(Touched t) {
+  if (!leaves_) leaves_ = std::make_unique<std::unordered_set<const detail::TensorHead*>>();
+  leaves_->insert(t.leaf.head());
+  touched_.push_back(std::move(t));
 }
 
 void TouchedGradients::start_tape() {

@@ -12,6 +12,7 @@
 #include "capture/recording.h"
 #include "core/function_ref.h"
 
+#include <memory>
 #include <unordered_set>
 #include <vector>
 
@@ -29,7 +30,7 @@ struct WantsTape {};
 /// The gradients that a body touches while it is recorded through the tape.
 class TouchedGradients {
  public:
-  bool has_touched(const Tensor& leaf) const { return leaves_.contains(leaf.head()); }
+  bool has_touched(const Tensor& leaf) const { return leaves_ && leaves_->contains(leaf.head()); }
   /// For the first time.
   void touch(const Tensor& leaf, bool reads);
   /// The same without a tape, where `real` has the gradient of the leaf.
@@ -62,10 +63,11 @@ class TouchedGradients {
     Tensor leaf, before, after;
     bool found_without = false;
   };
+  void add(Touched t);
   const Tensor& left_in(const Touched& t) const;
   bool is_changed(const Touched& t) const;
   std::vector<Touched> touched_;
-  std::unordered_set<const detail::TensorHead*> leaves_;
+  std::unique_ptr<std::unordered_set<const detail::TensorHead*>> leaves_;  // null: none
   bool gave_back_ = false;
 };
 

@@ -12,13 +12,10 @@
 
 namespace tenon {
 
-static constinit thread_local ChangesOfRun* innermost_run = nullptr;
-
-ChangesOfRun::ChangesOfRun() : outer_(std::exchange(innermost_run, this)) {}
-ChangesOfRun::~ChangesOfRun() { innermost_run = outer_; }
+thread_local constinit ChangesOfRun* ChangesOfRun::innermost_ = nullptr;
 
 void ChangesOfRun::note(std::function<void()> undo) {
-  if (innermost_run) innermost_run->undo_.push_back(std::move(undo));
+  if (innermost_) innermost_->undo_.push_back(std::move(undo));
 }
 
 void ChangesOfRun::undo() {

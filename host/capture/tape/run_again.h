@@ -17,8 +17,8 @@ namespace tenon {
 /// The innermost one of a thread notes what is done while it lives.
 class ChangesOfRun {
  public:
-  ChangesOfRun();
-  ~ChangesOfRun();
+  ChangesOfRun() : outer_(innermost_) { innermost_ = this; }
+  ~ChangesOfRun() { innermost_ = outer_; }
   ChangesOfRun(const ChangesOfRun&) = delete;
 
   /// Nothing happens outside of a run.
@@ -27,7 +27,8 @@ class ChangesOfRun {
   void undo();
 
  private:
-  ChangesOfRun* outer_;
+  static thread_local constinit ChangesOfRun* innermost_;
+  ChangesOfRun* const outer_;
   std::vector<std::function<void()>> undo_;
 };
 
