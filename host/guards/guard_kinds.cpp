@@ -306,6 +306,7 @@ void record_sizes(GuardSet& g, const GuardedCall& call) {
     if (!std::ranges::all_of(free_symbols(recorded.condition), is_from_input)) continue;
     const Expr* condition = env.spelled_out(recorded.condition);
     if (condition->is_true()) continue;  // about the name of what is known
+    if (!std::ranges::all_of(free_symbols(condition), is_from_input)) continue;
     if (g.add_number_condition(env, symbols, condition)) continue;
     conditions.push_back(condition);
     g.condition_texts.push_back(env.source_text(condition) +

@@ -347,6 +347,13 @@ Dims preserved_strides(const Tensor& t) {
   return dense_strides(t.sizes(), memory_order(t.sizes(), {dims_of(t.strides())}));
 }
 
+std::vector<int64_t> dims_by_memory(const Tensor& t) {
+  InlineVector<size_t, 8> order = memory_order(t.sizes(), {dims_of(t.strides())});
+  std::vector<int64_t> dims(order.begin(), order.end());
+  std::ranges::reverse(dims);
+  return dims;
+}
+
 MemoryFormat suggest_memory_format(const Tensor& t) {
   if (t.is_contiguous()) return MemoryFormat::contiguous;
   if (t.is_contiguous(MemoryFormat::channels_last)) return MemoryFormat::channels_last;

@@ -46,6 +46,8 @@ Dims pointwise_strides(SymIntList sizes, TensorPointers inputs);
 Dims pointwise_strides(SymIntList sizes, std::span<const Tensor> inputs);
 /// Dense strides in the order of `t`'s own dimensions (memory format `preserve`).
 Dims preserved_strides(const Tensor& t);
+/// Its dimensions as they lie in memory, the outermost one first.
+std::vector<int64_t> dims_by_memory(const Tensor& t);
 /// channels_last when the tensor is laid out so and not contiguous, else contiguous.
 MemoryFormat suggest_memory_format(const Tensor& t);
 /// Strides for an optional memory format, preserve meaning preserved_strides(t).

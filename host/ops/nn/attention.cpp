@@ -150,7 +150,8 @@ void add_mask(C* scores, const Head<C>& head, int64_t first, int64_t rows, int64
   }
 }
 
-// Softmax of one row in place; a row of -inf only becomes 0. Returns the logarithm of its sum.
+// Softmax of one row in place; a row of -inf only becomes 0. Returns the logarithm of its sum, and 0 for
+// such a row, as ATen: then the derivative's exp(-inf - 0) is 0 as well.
 template <class C>
 C softmax_in_place(C* row, int64_t n) {
   const auto& level = kernels::row_level<C>();
@@ -158,7 +159,7 @@ C softmax_in_place(C* row, int64_t n) {
   for (int64_t j = 0; j < n; ++j) largest = row[j] > largest || row[j] != row[j] ? row[j] : largest;
   if (largest == -std::numeric_limits<C>::infinity()) {
     std::fill_n(row, n, C(0));
-    return largest;
+    return C(0);
   }
   level.scale(row, row, n, largest, C(1), C(0));
   level.exp(row, row, n);
@@ -354,6 +355,18 @@ std::tuple<Tensor, Tensor> attention_math(const AttentionCall& c, double dropout
   return {to(matmul(used, v), kept), to(weights, kept)};
 }
 
+// Where the fused op takes the call, its result lies like the query, whatever computes it.
+Tensor laid_as_promised(const Tensor& out, const Tensor& q, const Tensor& k, const Tensor& v,
+                        bool grouped) {
+  bool is_laid_so =
+      q.dim() != 4 || q.is_contiguous() || !is_fused(q, k, v, batch_sizes(q, k, v, grouped));
+  if (is_laid_so) return out;
+  std::vector<int64_t> outwards_in = dims_by_memory(q), back(outwards_in.size());
+  for (size_t d = 0; d < back.size(); ++d)
+    back[static_cast<size_t>(outwards_in[d])] = static_cast<int64_t>(d);
+  return permute(contiguous(permute(out, outwards_in)), back);
+}
+
 // Whether the op with log-sums does it; on the CPU its derivative is slower than that of the parts.
 bool is_done_with_sums(const AttentionCall& c, double dropout_p) {
   bool is_here = c.q.device().type == DeviceType::cpu;
@@ -367,7 +380,8 @@ Tensor attention_decomp(const Tensor& q, const Tensor& k, const Tensor& v, const
                         double dropout_p, bool is_causal, std::optional<double> scale,
                         bool grouped) {
   AttentionCall call{q, k, v, mask, is_causal, scale, grouped};
-  if (!is_done_with_sums(call, dropout_p)) return std::get<0>(attention_math(call, dropout_p));
+  if (!is_done_with_sums(call, dropout_p))
+    return laid_as_promised(std::get<0>(attention_math(call, dropout_p)), q, k, v, grouped);
   auto made = _scaled_dot_product_flash_attention_for_cpu(q, k, v, 0, is_causal, mask, scale);
   return std::get<0>(made);
 }
@@ -412,45 +426,6 @@ void flash_kernel(Tensor& out, Tensor& logsumexp, const Tensor& q, const Tensor&
   copy_elements(logsumexp, sums);
 }
 
-// ---- the derivative, from the saved logarithms of the softmax sums
-
-// Heads behind the sequence in memory, as the fused op of ATen leaves them.
-Tensor heads_inside(const Tensor& t, Dtype dtype) {
-  return transpose(contiguous(transpose(to(t, dtype), 1, 2)), 1, 2);
-}
-
-std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const Tensor& q,
-                                                      const Tensor& k, const Tensor& v,
-                                                      const Tensor& out, const Tensor& logsumexp,
-                                                      double dropout, bool is_causal,
-                                                      const Tensor& mask,
-                                                      std::optional<double> scale) {
-  require(dropout == 0, ErrorCode::unsupported,
-          "_scaled_dot_product_flash_attention_for_cpu_backward: dropout {} is not supported",
-          dropout);
-  Dtype dtype = q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  double factor = scale.value_or(1 / std::sqrt(static_cast<double>(q.size(-1).guard_int())));
-  Tensor g = to(grad, dtype), query = to(q, dtype), key = to(k, dtype), value = to(v, dtype);
-  Tensor scores = mul(matmul(query, transpose(key, -1, -2)), factor);
-  if (mask.defined()) scores = add(scores, to(mask, dtype));
-  if (is_causal) {
-    Tensor later = triu(ones_like(scores, Dtype::bool_), 1);
-    scores = masked_fill(scores, later, -std::numeric_limits<double>::infinity());
-  }
-  Tensor grad_shares = matmul(g, transpose(value, -1, -2));
-  // Of what is differentiated once more, the results that are given are no functions any more.
-  bool is_differentiated =
-      thread_modes.grad_enabled && (q.requires_grad() || k.requires_grad() || v.requires_grad());
-  Tensor shares = is_differentiated ? _safe_softmax(scores, -1)
-                                    : exp(sub(scores, unsqueeze(to(logsumexp, dtype), -1)));
-  Tensor parts = is_differentiated ? mul(grad_shares, shares) : mul(g, to(out, dtype));
-  Tensor level = sum(parts, {-1}, true);
-  Tensor grad_scores = mul(mul(shares, sub(grad_shares, level)), factor);
-  return {heads_inside(matmul(grad_scores, key), q.dtype()),
-          heads_inside(matmul(transpose(grad_scores, -1, -2), query), k.dtype()),
-          heads_inside(matmul(transpose(shares, -1, -2), g), v.dtype())};
-}
-
 }  // namespace
 
 static constexpr OpDef nn_attention_rows[] = {
@@ -487,11 +462,6 @@ static constexpr OpDef nn_attention_rows[] = {
      .vjp = {{"query, key, value",
               "grad, query, key, value, result0, result1, dropout_p, is_causal, attn_mask, scale",
               fn<_scaled_dot_product_flash_attention_for_cpu_backward>}}},
-    {.schema = "_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor "
-               "query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, "
-               "bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor "
-               "grad_query, Tensor grad_key, Tensor grad_value)",
-     .decomp = fn<attention_backward>},
 };
 
 extern constinit const OpFamily op_family_nn_attention{nn_attention_rows};

@@ -105,5 +105,21 @@ TENON_PROGRAM(SlicesOfAMarkedSize, 2) {
   }
 }
 
+// A mixture of experts: each takes the rows that chose it, if there are any.
+TENON_PROGRAM(SizesThatDecideOneAfterTheOther, 200) {
+  auto patch = config::patch({{"dynamo.capture_dynamic_output_shape_ops", true}});
+  auto f = run.compile([](const Tensor& x) {
+    Tensor out = zeros({});
+    for (int expert = 0; expert < 3; ++expert) {
+      Tensor rows = (x > static_cast<double>(expert)).nonzero();
+      if (rows.numel() > expert) out = out + rows.sum() * x.size(0);
+      if (rows.size(0) == x.size(0) - expert) out = out + (x.size(0) > 6 ? 1.0 : 100.0);
+    }
+    return out;
+  });
+  for (int64_t n : {5, 2, 7, 3, 8, 4, 5, 9, 2})
+    for (const Tensor& x : {ones({n}), arange(n) - 1.0, arange(n) + 0.5, zeros({n})}) run.log(f(x));
+}
+
 }  // namespace
 }  // namespace tenon::programs

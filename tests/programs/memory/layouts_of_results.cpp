@@ -214,5 +214,43 @@ TENON_PROGRAM(PoolsOfNothing, 2) {
   for (int n : {4, 6, 4}) run.log(f(zeros({1, 1, 0, n})));
 }
 
+// Like the query's, whether the fused op computes it or its parts do for the tape.
+TENON_PROGRAM(AttentionOverHeadsOfOneProduct, 8) {
+  Tensor w = (halves({8, 24}) * 0.02).requires_grad_();
+  auto heads = [](const Tensor& t) { return t.view({2, 6, 2, 4}).transpose(1, 2); };
+  for (double dropout : {0.0, 1.0})
+    for (bool is_causal : {true, false}) {
+      auto step = run.compile([&](const Tensor& x) {
+        std::vector<Tensor> qkv = x.matmul(w).chunk(3, -1);
+        Tensor y = scaled_dot_product_attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), {},
+                                                dropout, is_causal);
+        y = y.transpose(1, 2);
+        bool is_dense = y.is_contiguous();
+        y = y.contiguous().view({2, 6, 8});
+        (y * y).sum().backward();
+        return is_dense ? y.detach() : -y.detach();
+      });
+      for (int i = 0; i < 2; ++i) {
+        w.set_grad({});
+        Tensor y = step(halves({2, 6, 8}) * (0.1 * i + 0.1));
+        run.log((y * 1024.0).round(), (w.grad() * 64.0).round());
+      }
+    }
+}
+TENON_PROGRAM_IN_ONE_GRAPH(AttentionOverHeadsOfOneProduct, 4);
+
+TENON_PROGRAM(AttentionOverQueriesInOtherOrders, 8) {
+  auto f = run.compile([](const Tensor& q) {
+    Tensor y = scaled_dot_product_attention(q, q, q);
+    return y.is_contiguous() ? y : y * 2.0;
+  });
+  for (std::vector<int64_t> order : {std::vector<int64_t>{0, 2, 1, 3}, {2, 1, 0, 3}, {1, 2, 0, 3}})
+    for (bool needs_grad : {false, true}) {
+      Tensor w = (halves({2, 3, 2, 4}) * 0.1).requires_grad_(needs_grad);
+      Tensor y = f(w.permute(order));
+      run.log(layout(y), (y.detach() * 1024.0).round());
+    }
+}
+
 }  // namespace
 }  // namespace tenon::programs
