@@ -24,8 +24,6 @@ std::string regime_of(const Site& site, const Entry& e) {
   if (e.replays())
     return message("the body runs on every call, compared with {} recorded courses: {}", n,
                    e.recorded.break_reason);
-  if (site.replay_for_good)
-    return "the body is recorded on every call: it did something else than when it was recorded";
   if (site.skips_bodies()) return "the code runs alone: the body is stated pure";
   if (e.path) return "the body runs on every call, compared with the recorded one";
   return "the body is recorded on every call: " + e.why_no_path;

@@ -125,7 +125,8 @@ Site::Counters& Site::my_counters() { return counters[VersionList<Entry>::my_sha
 
 bool Site::skips_bodies(const config::Flags& flags) const {
   Choice mode = own_mode ? *own_mode : flags.capture.mode;
-  return mode == "hit" || (options.pure && mode != "replay");
+  return (mode == "hit" || (options.pure && mode != "replay")) &&
+         !was_stale.load(std::memory_order_relaxed);
 }
 
 void Site::move_to_front(uint32_t from) {
@@ -176,7 +177,7 @@ void Site::reset() {
   run_only = false;
   calls_backward = false;
   recompile_reasons.clear();
-  replay_for_good = false;
+  was_stale = false;
   compiles = replays = eager_calls = graph_breaks = 0;
   eager_after_limit = suppressed_errors = 0;
   eager_because = Eager::none;
@@ -411,6 +412,12 @@ void require_changes_are_seen(const Site& site) {
       "the body of callable {} assigns through a smart pointer or span among its arguments, and "
       "is stated pure; return what is new, or leave out Options::pure",
       display_name(site));
+}
+
+void fail_null_callable() {
+  fail(
+      "compile() was given a null pointer or an empty function; expected something to call: a "
+      "function, an object with a call operator, or a shared pointer to a module");
 }
 
 void fail_empty_callable() {

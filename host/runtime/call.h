@@ -90,7 +90,8 @@ class Site {
   std::optional<Choice> own_mode;
   std::optional<bool> own_disable, own_compiled_autograd;
   VersionList<Entry> versions;
-  std::atomic<bool> replay_for_good{false};
+  /// A body that is stated pure has done something else than when it was recorded.
+  std::atomic<bool> was_stale{false};
   /// Misses run eagerly: a limit was reached, or an error of its compilation was suppressed.
   std::atomic<bool> run_only{false};
 

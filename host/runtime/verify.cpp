@@ -114,7 +114,8 @@ std::string argument_difference(const Node& found, const Node& recorded) {
   const Schema& schema = entry_of(found.op).schema;
   for (size_t i = 0; i < found.args.size(); ++i) {
     const Value &now = found.args[i], &then = recorded.args[i];
-    if (same_argument(now, then)) continue;
+    bool are_symbolic = now.is_symbolic() && then.is_symbolic();  // of two environments
+    if (are_symbolic || same_argument(now, then)) continue;
     const std::string& name = schema.args[i].name;
     if (!now.is_number() || !then.is_number()) return message("{} is another one", name);
     return message("{} is {}, recorded was {}", name, now.number(), then.number());
@@ -171,7 +172,7 @@ std::string compiled_at(const Site& site) {
 }  // namespace
 
 void report_stale(Site& site, const Recording& found, const Recording& recorded) {
-  if (site.replay_for_good.exchange(true)) return;
+  if (site.was_stale.exchange(true)) return;
   std::string_view advice =
       other_captured(found, recorded) >= 0
           ? "its handle lies where calls that leave the body out do not look; capture the handle "

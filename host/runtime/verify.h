@@ -15,7 +15,6 @@ bool is_due_at(const detail::Site& site, Entry& entry, uint64_t hit, const detai
 
 /// Counts a hit; whether the body is recorded anew for it.
 inline bool is_due(const detail::Site& site, Entry& entry, const detail::Leaves& leaves) {
-  if (site.replay_for_good.load(std::memory_order_relaxed)) return true;
   uint64_t hit = entry.hits.load(std::memory_order_relaxed) + 1;
   entry.hits.store(hit, std::memory_order_relaxed);
   return hit >= entry.next_check.load(std::memory_order_relaxed) &&

@@ -122,6 +122,10 @@ struct Referred {
 template <class F>
 auto callable_of(F&& fn) {
   using M = std::remove_reference_t<F>;
+  if constexpr (std::is_pointer_v<M> || std::is_member_pointer_v<M> ||
+                is_function<std::remove_cv_t<M>> ||
+                is_instance<std::remove_cv_t<M>, std::shared_ptr>)
+    if (fn == nullptr) fail_null_callable();
   if constexpr (is_instance<std::remove_cv_t<M>, std::shared_ptr>)
     return Referred<typename M::element_type>{fn.get(), fn};
   else if constexpr (Opaque<M> && std::is_class_v<M> && std::is_lvalue_reference_v<F> &&
@@ -195,9 +199,9 @@ class CompiledFunction<R(A...)> : public detail::SiteQueries<CompiledFunction<R(
 };
 
 /// Compiles a callable; nothing is recorded before its first call. Throws UserError for a backend, a
-/// mode or an option that there is not. The callable is kept by value, but
-/// for a module, which stays the program's: it is referred to, and must live as long as the result,
-/// unless a shared pointer to it is given. A member function takes its object, or a pointer to it, as
+/// mode or an option that there is not, and for a null pointer or an empty std::function. The callable
+/// is kept by value, but for a module, which stays the program's: it is referred to, and must live as
+/// long as the result, unless a shared pointer to it is given. A member function takes its object, or a pointer to it, as
 /// first argument. What the body returns by reference to its arguments, the call returns by value.
 template <class F>
 CompiledFunction<detail::CallableOf<F>> compile(

@@ -355,6 +355,15 @@ TEST(Callables, EmptyBracesAreOptions) {
   EXPECT_EQ(f(ones({1})).item<float>(), 2);
 }
 
+TEST(Callables, ThatAreNullAreRefusedWhenTheyAreCompiled) {
+  auto said = [](auto callable) {
+    return message_of<UserError>([&] { compile(callable, eager); });
+  };
+  EXPECT_THAT(said(std::shared_ptr<Net>()), HasSubstr("null pointer"));
+  EXPECT_THAT(said(static_cast<Tensor (*)(const Tensor&)>(nullptr)), HasSubstr("null pointer"));
+  EXPECT_THAT(said(std::function<Tensor(const Tensor&)>()), HasSubstr("empty function"));
+}
+
 TEST(Callables, ThatWereMovedFromSaySo) {
   std::vector<int> captured(100, 1);
   auto f = compile([captured](const Tensor& x) { return x * double(captured.size()); }, eager);

@@ -284,6 +284,24 @@ TEST_F(Observable, RetraceCheckIsAnOptionOfCompileAndGoesOnForGood) {
   EXPECT_EQ(f(x).item<float>(), 2);
 }
 
+// The number that it counts becomes a symbol, as in a body that was not stated pure.
+TEST_F(Observable, AStaleBodyIsFollowedLikeOthersFromThenOn) {
+  int n = 0;
+  auto f = compile([&n](const Tensor& x) { return x * static_cast<double>(++n); },
+                   {.backend = "keeping", .pure = true});
+  LogCapture lines;
+  for (int i = 0; i < 40; ++i) {
+    float y = f(ones({1})).item<float>();
+    if (n > 2) {
+      EXPECT_EQ(y, static_cast<float>(n));
+    }
+  }
+  EXPECT_EQ(lines.count("other is 2.0, recorded was 1.0"), 1u);
+  EXPECT_GE(n, 35);
+  EXPECT_LE(f.stats().compiles, 3);
+  EXPECT_EQ(f.stats().eager_calls, 0);
+}
+
 // Flags decide what a body is recorded as, so that those of the version count when it is recorded anew.
 TEST_F(Observable, VerificationRecordsUnderTheFlagsOfTheVersion) {
   auto run = [](auto&& first_call) {

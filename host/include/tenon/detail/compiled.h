@@ -283,6 +283,7 @@ struct Compiled {
 };
 
 [[noreturn]] TENON_API void fail_empty_callable();
+[[noreturn]] TENON_API void fail_null_callable();
 
 /// One call: arguments to leaves, the site, and the result from what it gives.
 template <class F, class... P, class... A>
