@@ -12,7 +12,8 @@
 //   - what a scan or a scatter makes is read by nobody in the nest, a scan's variable stays one,
 //     and a scatter only takes in what it stores.
 // Pairs without a dependency (two reductions of one tensor) are fused when they walk what both
-// read in the same way, and have rows in common or so few elements that a call less is what counts.
+// read in the same way, and have rows in common or so few elements that a call less is what counts; and
+// where their results are not too much to lie in memory at once.
 // Of a buffer that many read (the gates of all steps of a recurrent layer), each meets its
 // neighbours in the program only.
 //
@@ -108,6 +109,23 @@ class Fusion {
     int64_t n = item_size(b.dtype);
     for (Id s : b.sizes) n *= std::max<int64_t>(program_.expressions.hint(s), 1);
     return n;
+  }
+
+  int64_t bytes_of(const Ids& buffers) const {
+    int64_t bytes = 0;
+    for (Id t : buffers) bytes += bytes_of(t);
+    return bytes;
+  }
+
+  /// Branches of a program that end in little need as much memory as they have together where one kernel
+  /// reads all their ends, or makes all their beginnings. What that saves is a read of three accesses,
+  /// or next to nothing where little is handed on.
+  bool needs_much_memory(const Node& a, const Node& b, bool is_vertical) const {
+    constexpr int64_t much = int64_t{64} << 20, little = 16;
+    int64_t written = bytes_of(a.access.writes) + bytes_of(b.access.writes);
+    if (!is_vertical) return written > much;
+    int64_t all = written + bytes_of(a.access.reads) + bytes_of(b.access.reads);
+    return all > much && saved_bytes(a, b) < all / little;
   }
 
   /// What is saved when b comes right after a; 0: nothing to speak of.
@@ -266,6 +284,7 @@ class Fusion {
         a.group->loops.size() + b.group->loops.size() > options_.most_independent_loops)
       return "the kernel would hold too many loops that only read the same";
     if (!is_vertical && order_->is_before(ia, ib)) return "another step lies between them";
+    if (needs_much_memory(a, b, is_vertical)) return "their tensors would lie in memory at once";
     if (const char* why = why_ordered_apart(*a.group, b, is_vertical)) return why;
     if (is_a_length(a.access.writes, *b.group)) return "a fold's length is known before it";
     for (Id t : a.access.writes)

@@ -194,6 +194,46 @@ TEST_F(Inductor, ThreadsMayCallAndCompileAtTheSameTime) {
   EXPECT_THAT(worst, Each(Le(1e-4)));
 }
 
+// One kernel that makes all their beginnings, or reads all their ends, would need the memory of all.
+TEST_F(Inductor, BranchesOverMuchDataRunOneAfterTheOther) {
+  auto planned_rows = [](int rows) {
+    std::string graph = text_of({"  input %x: f32[", rows,
+                                 ", 4]\n  input %w: f32[4, 4]\n"
+                                 "  input %sum0: f32[]\n"});
+    for (int i = 0; i < 8; ++i)
+      graph += text_of({"  %h",
+                        i,
+                        ": f32[",
+                        rows,
+                        ", 4] = aten.mul.Scalar(%x, ",
+                        i + 2,
+                        ".0)\n",
+                        "  %p",
+                        i,
+                        ": f32[",
+                        rows,
+                        ", 4] = aten.mm.default(%h",
+                        i,
+                        ", %w)\n",
+                        "  %s",
+                        i,
+                        ": f32[] = aten.sum.default(%p",
+                        i,
+                        ")\n",
+                        "  %sum",
+                        i + 1,
+                        ": f32[] = aten.add.Tensor(%sum",
+                        i,
+                        ", %s",
+                        i,
+                        ")\n"});
+    auto artifact = compiled("inductor", graph_of(graph + "  output %sum8\n"));
+    return double(stats_of(*artifact)["planned_bytes"]) / (16.0 * rows);
+  };
+  EXPECT_LE(planned_rows(1 << 21), 4);
+  EXPECT_GE(planned_rows(1 << 10), 4) << "little is read once";
+}
+
 TEST_F(Inductor, MemoryOfValuesThatAreDoneIsUsedAgain) {
   std::string graph = "  input %x0: f32[100, 100]\n";
   for (int i = 0; i < 10; ++i)
