@@ -159,6 +159,13 @@ class Flattener {
   std::vector<Tensor> leaves_;
 };
 
+// A number may come as a 0-dim tensor, none as an undefined one.
+bool stands_for(const Tree& given, Tree::Kind kind) {
+  if (given.kind() != Tree::Kind::tensor) return false;
+  const Tensor& t = given.tensor();
+  return t.defined() ? kind == Tree::Kind::number && t.dim() == 0 : kind == Tree::Kind::none;
+}
+
 // Numbers travel as 0-dim tensors. A constant that is none or a text is fixed by the export.
 void Flattener::add_leaf(const Tree& given, const std::string& place) {
   ensure(leaves_.size() < model_.leaves.size(), "an archive with fewer inputs than its tree");
@@ -171,7 +178,7 @@ void Flattener::add_leaf(const Tree& given, const std::string& place) {
             leaf.dtype, to_text(given));
   if (leaf.kind == LeafKind::constant) {
     Tree fixed = constant_tree(leaf.constant);
-    bool fits = fixed.kind() == given.kind() || given.kind() == Tree::Kind::tensor;
+    bool fits = fixed.kind() == given.kind() || stands_for(given, fixed.kind());
     require(fits && (fixed.kind() != Tree::Kind::text || fixed.text() == given.text()),
             "{}: the export fixed it to {}, found {}", place, to_text(fixed), to_text(given));
   }

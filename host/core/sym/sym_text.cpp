@@ -175,7 +175,7 @@ class Parser {
       : in_(text), lookup_(lookup), facts_(facts), functions_(functions) {}
 
   const Expr* parse() {
-    const Expr* e = parse_or();
+    const Expr* e = parse_choice();
     if (!in_.at_end()) in_.stop("an operator or the end");
     return e;
   }
@@ -201,6 +201,11 @@ class Parser {
   const Expr* make(SymOp op, std::initializer_list<const Expr*> operands) {
     return make(op, std::span<const Expr* const>(operands.begin(), operands.size()));
   }
+  /// Null where nothing is known of that name.
+  const Expr* other_function(std::string_view name, std::span<const Expr* const> operands) {
+    if (!functions_) return nullptr;
+    return make_with(operands, [&](auto all) { return functions_(name, all); });
+  }
   const Expr* negative(const Expr* e) {
     if (e->kind == ExprKind::real) return make(SymOp::mul, {intern_real(-1), e});
     return make(SymOp::mul, {intern_integer(-1), e});
@@ -210,12 +215,22 @@ class Parser {
     return operands.size() == 1 ? operands[0] : make(op, operands);
   }
 
-  const Expr* parse_or() {
+  /// `a if c else b` is a where c, else b.
+  const Expr* parse_choice() {
     if (++depth_ > max_depth) in_.stop("fewer nested parentheses");
+    const Expr* e = parse_or();
+    if (in_.accept("if")) {
+      const Expr* condition = parse_or();
+      in_.expect("else");
+      e = make(SymOp::select, {condition, e, parse_choice()});
+    }
+    --depth_;
+    return e;
+  }
+  const Expr* parse_or() {
     std::vector<const Expr*> operands;
     do operands.push_back(parse_and());
     while (in_.accept("or"));
-    --depth_;
     return join(SymOp::or_, operands);
   }
   const Expr* parse_and() {
@@ -232,7 +247,7 @@ class Parser {
   }
   /// `a <= b < c` means `a <= b and b < c`.
   const Expr* parse_comparison() {
-    const Expr* left = parse_sum();
+    const Expr* left = parse_bits("|^&");
     std::vector<const Expr*> all;
     for (;;) {
       static constexpr std::pair<std::string_view, SymOp> operators[] = {
@@ -242,12 +257,24 @@ class Parser {
       for (const auto& candidate : operators)
         if (found == nullptr && in_.accept(candidate.first)) found = &candidate;
       if (found == nullptr) return all.empty() ? left : join(SymOp::and_, all);
-      const Expr* right = parse_sum();
+      const Expr* right = parse_bits("|^&");
       bool turned = found->first[0] == '>';
       all.push_back(turned ? make(found->second, {right, left})
                            : make(found->second, {left, right}));
       left = right;
     }
+  }
+  /// The weakest operator first. Expressions have no operation on bits; `functions` may say them.
+  const Expr* parse_bits(std::string_view operators) {
+    if (operators.empty()) return parse_sum();
+    const std::string_view weakest = operators.substr(0, 1), others = operators.substr(1);
+    const Expr* e = parse_bits(others);
+    for (size_t start = in_.position(); functions_ && in_.accept(weakest); start = in_.position()) {
+      const Expr* operands[] = {e, parse_bits(others)};
+      e = other_function(weakest, operands);
+      if (e == nullptr) in_.stop_at(start, "another operator");
+    }
+    return e;
   }
   const Expr* parse_sum() {
     std::vector<const Expr*> terms{parse_product()};
@@ -298,7 +325,7 @@ class Parser {
   }
   const Expr* parse_atom() {
     if (in_.accept("(")) {
-      const Expr* e = parse_or();
+      const Expr* e = parse_choice();
       in_.expect(")");
       return e;
     }
@@ -318,15 +345,13 @@ class Parser {
   }
   const Expr* parse_call(std::string_view name, size_t start) {
     std::vector<const Expr*> operands;
-    do operands.push_back(parse_or());
+    do operands.push_back(parse_choice());
     while (in_.accept(","));
     in_.expect(")");
     if (name == "pow") return make(SymOp::pow, operands);
     for (const Form& form : forms)
       if (form.level == atom && form.text && name == form.text) return make(form.op, operands);
-    const Expr* other = nullptr;
-    if (functions_) other = make_with(operands, [&](auto all) { return functions_(name, all); });
-    if (other != nullptr) return other;
+    if (const Expr* other = other_function(name, operands)) return other;
     in_.stop_at(start, "one of min max ceildiv where float trunc floor ceil round pow");
   }
 

@@ -18,11 +18,11 @@ std::string expr_text(const Expr* expr, const SymbolName& name_of);
 using SymbolLookup = std::function<const Expr*(std::string_view name)>;
 using FunctionLookup =
     std::function<const Expr*(std::string_view name, std::span<const Expr* const> operands)>;
-/// Reads what expr_text writes; also `>`, `>=`, chains such as `2 <= s0 <= 16`, `pow(a, b)`,
-/// `true` and `false`. `lookup` returns null for unknown names; it gets names with all that belongs
-/// to them, such as `L['x'].size()[1]` and `Symbol('s0', positive=True)`. `functions` says what
-/// other functions stand for, or null. Texts come from files: depth and number of operations are
-/// bounded. Throws UserError with the position.
+/// Reads what expr_text writes; also `>`, `>=`, chains such as `2 <= s0 <= 16`, `a if c else b`,
+/// `pow(a, b)`, `true` and `false`. `lookup` returns null for unknown names; it gets names with all
+/// that belongs to them, such as `L['x'].size()[1]` and `Symbol('s0', positive=True)`. `functions`
+/// says what other functions, and the operators `|`, `^` and `&`, stand for, or null. Texts come
+/// from files: depth and number of operations are bounded. Throws UserError with the position.
 const Expr* parse_expr(std::string_view text, const SymbolLookup& lookup,
                        const SymFacts* facts = nullptr, const FunctionLookup& functions = {});
 

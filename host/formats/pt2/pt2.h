@@ -206,9 +206,9 @@ struct Pt2Range {
   int64_t traced_min = Range::no_lower;
 };
 
-/// What a symbol of a guard stands for: a property of an argument.
+/// What a symbol of a guard stands for: a property of an argument, or an argument that is a number.
 struct Pt2Place {
-  enum class Kind : uint8_t { size, stride, storage_offset, rank };
+  enum class Kind : uint8_t { size, stride, storage_offset, rank, value };
   const Expr* symbol = nullptr;
   size_t leaf = 0;  ///< of the arguments in flattened order
   Kind kind = Kind::size;
@@ -218,9 +218,9 @@ struct Pt2Place {
 /// A condition over the arguments that the export relied on.
 struct Pt2Guard {
   std::string text;
-  const Expr* expr = nullptr;  ///< null when `text` cannot be read: worth a warning
-  std::vector<Pt2Place> places;
-  std::string problem;  ///< why it cannot be read
+  const Expr* expr = nullptr;    ///< a condition; null when `text` cannot be read
+  std::vector<Pt2Place> places;  ///< of each of its symbols
+  std::string problem;           ///< why it cannot be read
 };
 
 /// A parameter, buffer or constant: a view of a record.

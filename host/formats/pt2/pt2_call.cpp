@@ -132,9 +132,11 @@ bool is_same_number(Number a, Number b) {
 }
 
 void check_constant(const ModelLeaf& leaf, const Tensor& given) {
-  if (!given.defined() || given.dim() != 0) return;
+  if (!given.defined()) return;
   std::optional<Number> fixed = number_at_export(leaf.constant);
-  if (!fixed) return;
+  if (!fixed || given.dim() != 0)
+    fail("input {} was fixed by the export, found the tensor {}; export the model again to use one",
+         leaf.name, symbolic_text(given));
   Number found = plain_number(given);
   if (!is_same_number(*fixed, found))
     fail("input {} was the constant {} at export, found {}; export the model again to use another",

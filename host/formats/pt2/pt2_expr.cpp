@@ -7,6 +7,8 @@
 #include "formats/limits.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <utility>
@@ -23,15 +25,22 @@ constexpr std::pair<std::string_view, SymOp> operations[] = {
     {"Mul", SymOp::mul},
     {"Max", SymOp::max},
     {"Min", SymOp::min},
+    {"sym_max", SymOp::max},
+    {"sym_min", SymOp::min},
     {"And", SymOp::and_},
     {"Or", SymOp::or_},
     {"Not", SymOp::not_},
+    {"sym_not", SymOp::not_},
     {"ToFloat", SymOp::to_float},
+    {"sym_float", SymOp::to_float},
     {"TruncToInt", SymOp::trunc},
     {"int", SymOp::trunc},
+    {"trunc", SymOp::trunc},
     {"FloorToInt", SymOp::floor_to_int},
+    {"floor", SymOp::floor_to_int},
     {"CeilToInt", SymOp::ceil_to_int},
     {"ceiling", SymOp::ceil_to_int},
+    {"ceil", SymOp::ceil_to_int},
     {"RoundToInt", SymOp::round_to_int},
     {"PowByNatural", SymOp::pow},
     {"FloatPow", SymOp::pow},
@@ -49,6 +58,7 @@ constexpr std::pair<std::string_view, SymOp> operations[] = {
     {"StrictLessThan", SymOp::lt},
     {"LessThan", SymOp::le},
     {"Where", SymOp::select},
+    {"sym_ite", SymOp::select},
 };
 
 const Expr* same(Operands v) { return v[0]; }
@@ -72,6 +82,44 @@ const Expr* shifted_left(Operands v) { return make_expr(SymOp::mul, {v[0], power
 const Expr* shifted_right(Operands v) {
   return make_expr(SymOp::floordiv, {v[0], power_of_two(v[1])});
 }
+
+const Expr* scaled(int64_t factor, const Expr* e) {
+  return make_expr(SymOp::mul, {intern_integer(factor), e});
+}
+const Expr* difference(const Expr* a, const Expr* b) {
+  return make_expr(SymOp::add, {a, scaled(-1, b)});
+}
+// The bits of `x` that `mask` has, as arithmetic: n of them from bit b on are x // 2^b % 2^n * 2^b.
+const Expr* masked(const Expr* x, int64_t mask) {
+  if (mask < 0) return difference(x, masked(x, ~mask));
+  const Expr* sum = intern_integer(0);
+  for (auto rest = static_cast<uint64_t>(mask); rest != 0;) {
+    const int b = std::countr_zero(rest), n = std::countr_one(rest >> b);
+    require(b + n < 63, ErrorCode::unsupported, "bits of numbers beyond 2^62 are not supported");
+    const Expr* low = make_expr(SymOp::floordiv, {x, intern_integer(int64_t{1} << b)});
+    const Expr* run = make_expr(SymOp::mod, {low, intern_integer(int64_t{1} << n)});
+    sum = make_expr(SymOp::add, {sum, scaled(int64_t{1} << b, run)});
+    rest &= ~uint64_t{0} << (b + n);
+  }
+  return sum;
+}
+// {x, x & c, c} of an expression and a constant, in either order.
+std::array<const Expr*, 3> common_bits(Operands v) {
+  const Expr *x = v[0], *c = v[1];
+  if (x->is_constant()) std::swap(x, c);
+  bool fits = c->is_constant() && x->kind == ExprKind::integer && c->kind == ExprKind::integer;
+  require(fits, ErrorCode::unsupported, "& | ^ are supported between an integer and a constant");
+  return {x, masked(x, c->integer()), c};
+}
+const Expr* bits_of_both(Operands v) { return common_bits(v)[1]; }
+const Expr* bits_of_any(Operands v) {
+  auto [x, common, c] = common_bits(v);
+  return make_expr(SymOp::add, {x, difference(c, common)});
+}
+const Expr* bits_of_one(Operands v) {
+  auto [x, common, c] = common_bits(v);
+  return make_expr(SymOp::add, {x, difference(c, scaled(2, common))});
+}
 const Expr* modular_index(Operands v) {
   return make_expr(SymOp::mod, {make_expr(SymOp::floordiv, {v[0], v[1]}), v[2]});
 }
@@ -90,40 +138,33 @@ constexpr Function functions[] = {
     {"TruncToFloat", 1, truncated},
     {"OpaqueUnaryFn_sqrt", 1, square_root},
     {"sqrt", 1, square_root},
+    {"_sym_sqrt", 1, square_root},
     {"Pow", 2, power},
     {"StrictGreaterThan", 2, greater},
     {"GreaterThan", 2, greater_or_equal},
+    {"BitwiseFn_bitwise_and", 2, bits_of_both},
+    {"&", 2, bits_of_both},
+    {"BitwiseFn_bitwise_or", 2, bits_of_any},
+    {"|", 2, bits_of_any},
+    {"BitwiseFn_bitwise_xor", 2, bits_of_one},
+    {"^", 2, bits_of_one},
     {"LShift", 2, shifted_left},
     {"RShift", 2, shifted_right},
     {"ModularIndexing", 3, modular_index},
 };
 
 // What Tenon's expressions have no operation for.
-constexpr std::string_view unsaid[] = {"cos",
-                                       "cosh",
-                                       "sin",
-                                       "sinh",
-                                       "tan",
-                                       "tanh",
-                                       "asin",
-                                       "acos",
-                                       "atan",
-                                       "exp",
-                                       "log",
-                                       "log2",
-                                       "asinh",
-                                       "RoundDecimal",
-                                       "BitwiseFn_bitwise_and",
-                                       "BitwiseFn_bitwise_or",
-                                       "BitwiseFn_bitwise_xor",
-                                       "IsNonOverlappingAndDenseIndicator"};
+constexpr std::string_view unsaid[] = {
+    "cos",  "cosh", "sin",   "sinh",         "tan",
+    "tanh", "asin", "acos",  "atan",         "exp",
+    "log",  "log2", "asinh", "RoundDecimal", "IsNonOverlappingAndDenseIndicator"};
 
 std::string_view without(std::string_view name, std::string_view prefix) {
   return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
 const Expr* call_of(std::string_view name, Operands operands) {
-  name = without(name, "math.");
+  name = without(without(name, "math."), "torch.");
   for (const auto& [known, op] : operations)
     if (name == known) return make_expr(op, operands);
   if (const auto* f = std::ranges::find(functions, name, &Function::name);
@@ -139,8 +180,8 @@ const Expr* call_of(std::string_view name, Operands operands) {
 
 const Expr* constant(std::string_view name) {
   if (name == "True" || name == "False") return intern_boolean(name == "True");
-  if (name == "int_oo" || name == "oo") return intern_real(INFINITY);
-  return name == "zoo" ? intern_real(NAN) : nullptr;
+  if (name == "int_oo" || name == "oo" || name == "math.inf") return intern_real(INFINITY);
+  return name == "zoo" || name == "math.nan" ? intern_real(NAN) : nullptr;
 }
 
 bool is_plain(std::string_view name) {
@@ -173,7 +214,7 @@ const Expr* read_with(std::string_view text, F parse) {
   try {
     return parse();
   } catch (const UserError& error) {
-    if (error.code() == ErrorCode::unsupported) return nullptr;
+    if (error.code() == ErrorCode::unsupported) throw;
     fail(ErrorCode::bad_file, "{}", error.what());
   }
 }
@@ -227,12 +268,16 @@ const Expr* Pt2Expressions::without_open_choice(const Expr* e) {
 
 const Expr* Pt2Expressions::read(const std::string& text) {
   auto [at, is_new] = read_.try_emplace(text);
-  if (is_new)
+  if (!is_new) return at->second;
+  try {
     at->second = read_with(text, [&] {
       return without_open_choice(parse_expr(
           text, [this](std::string_view name) { return leaf(name); }, nullptr,
           [this](std::string_view name, Operands operands) { return call(name, operands); }));
     });
+  } catch (const UserError& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+  }
   return at->second;
 }
 

@@ -23,9 +23,10 @@ class Pt2Expressions {
  public:
   Pt2Expressions() : env_(ShapeEnv::make()) {}
 
-  /// Null for what Tenon's expressions cannot say: a cosine, bits. Throws UserError(bad_file).
+  /// Null for what Tenon's expressions cannot say, such as a cosine. Throws UserError(bad_file).
   const Expr* read(const std::string& text);
-  /// A guard, in which `place` gives the symbols of `L['x'].size()[1]`, or null.
+  /// A guard, in which `place` gives the symbols of `L['x'].size()[1]`, or null. Throws UserError,
+  /// with the code `unsupported` for what Tenon's expressions cannot say.
   const Expr* read_guard(std::string_view text, const SymbolLookup& place);
 
   /// A symbol without a value; null where there are too many.

@@ -1,8 +1,14 @@
 // Guards of .pt2 programs: finding the leaf that `L['x'][0]` means, and evaluating.
 #include "formats/pt2/pt2_guards.h"
 
+#include "core/sym/sym_simplify.h"
+#include "core/sym/symbol_numbers.h"
+#include "formats/byte_reader.h"
 #include "formats/pt2/pt2_parts.h"
 #include "ops/shapes.h"
+#include "report/log.h"
+
+#include <tenon/tree.h>
 
 #include <algorithm>
 #include <charconv>
@@ -66,9 +72,12 @@ std::optional<int64_t> integer(std::string_view text) {
   return whole ? std::optional(value) : std::nullopt;
 }
 
-// `.size()[1]`, `.shape[1]`, `.stride()[0]`, `.storage_offset()`, `.dim()` or `.ndim` of a leaf.
+// `.size()[1]`, `.shape[1]`, `.stride()[0]`, `.storage_offset()`, `.dim()` or `.ndim` of a leaf;
+// nothing is the value of a number.
 bool read_property(std::string_view text, Pt2Place& place) {
   using Kind = Pt2Place::Kind;
+  place.kind = Kind::value;
+  if (text.empty()) return true;
   place.kind = Kind::rank;
   if (text == ".dim()" || text == ".ndim") return true;
   place.kind = Kind::storage_offset;
@@ -81,11 +90,31 @@ bool read_property(std::string_view text, Pt2Place& place) {
   return dim && text.empty();
 }
 
+// The leaf of that number: exporters that trace a function of the leaves name them so.
+std::optional<Subtree> flat_argument(const Pt2Program& program, int64_t number) {
+  static const Pt2Tree leaf;
+  auto index = static_cast<size_t>(number);
+  bool is_there = program.in_tree && index < program.in_tree->leaf_count();
+  return is_there ? std::optional(Subtree{&leaf, index}) : std::nullopt;
+}
+
+// `flat_args[0]`, and one of those that `*name` or `**name` gathers: `[0]` is the argument name_0,
+// `['key']` is key.
+std::optional<Subtree> gathered_argument(const Pt2Program& program, std::string_view name,
+                                         std::string_view& text) {
+  auto key = subscript(text);
+  if (!key) return std::nullopt;
+  auto number = integer(*key);
+  if (number && name == "flat_args") return flat_argument(program, *number);
+  return argument(program, number ? message("{}_{}", name, *key) : std::string(*key));
+}
+
 // `L['x']`, subscripts and fields down to a leaf, and a property of it.
 std::optional<Pt2Place> place_of(const Pt2Program& program, std::string_view text) {
   accept(text, "L");
   auto name = subscript(text);
   auto at = name ? argument(program, *name) : std::nullopt;
+  if (name && !at) at = gathered_argument(program, *name, text);
   Pt2Place place;
   while (at && !read_property(text, place)) {
     if (accept(text, ".")) {
@@ -99,7 +128,7 @@ std::optional<Pt2Place> place_of(const Pt2Program& program, std::string_view tex
       return std::nullopt;
     }
   }
-  if (!at) return std::nullopt;
+  if (!at || at->tree->kind != Pt2Tree::Kind::leaf) return std::nullopt;
   place.leaf = at->first;
   return place;
 }
@@ -110,6 +139,9 @@ std::optional<SymInt> number_at(const Pt2Place& place, std::span<const Tensor> l
   const int64_t rank = leaf.dim();
   bool inside = place.dim >= -rank && place.dim < rank;
   switch (place.kind) {
+    case Pt2Place::Kind::value:
+      if (rank == 0 && !is_floating(leaf.dtype())) return leaf.item<int64_t>().value();
+      break;
     case Pt2Place::Kind::rank:
       return rank;
     case Pt2Place::Kind::storage_offset:
@@ -140,25 +172,53 @@ std::optional<bool> truth(const Expr* expr, const SymbolValues& values) {
   return is_open ? std::nullopt : std::optional(!decides);
 }
 
-// Nothing where a number is not to be had. What has no value with the numbers that there are, as a
-// remainder of a division by 0, does not hold: PyTorch's guard raises an error there.
-std::optional<bool> holds(const Pt2Guard& guard, std::span<const Tensor> leaves) {
-  bool is_symbolic = false, has_all = true;
-  auto number = [&](const Expr* symbol) -> std::optional<SymInt> {
-    auto place = std::ranges::find(guard.places, symbol, &Pt2Place::symbol);
-    return place == guard.places.end() ? std::nullopt : number_at(*place, leaves);
+// What has no value, as a remainder of a division by 0, does not hold: PyTorch's guard raises an
+// error there.
+bool holds(const Pt2Guard& guard, std::span<const Tensor> leaves) {
+  bool is_symbolic = false;
+  auto number = [&](const Expr* symbol) {
+    return number_at(*std::ranges::find(guard.places, symbol, &Pt2Place::symbol), leaves);
   };
-  if (guard.expr->kind != ExprKind::boolean) return std::nullopt;
   std::optional<bool> value = truth(guard.expr, [&](const Expr* symbol) -> std::optional<SymValue> {
     auto n = number(symbol);
-    has_all = has_all && n;
     is_symbolic = is_symbolic || (n && n->is_symbolic());
     return n && !n->is_symbolic() ? std::optional(SymValue::of_int(n->word())) : std::nullopt;
   });
-  if (value) return value;
-  if (!is_symbolic) return has_all ? std::optional(false) : std::nullopt;
+  if (value || !is_symbolic) return value.value_or(false);
   const Expr* condition = express_with(guard.expr, number);
-  return condition ? std::optional(expect_true(as_sym_bool(condition))) : std::nullopt;
+  return condition && expect_true(as_sym_bool(condition));
+}
+
+// A condition over the arguments alone.
+const Expr* read_condition(const Pt2Program& program, Pt2Expressions& expressions,
+                           Pt2Guard& guard) {
+  const Expr* expr = expressions.read_guard(guard.text, [&](std::string_view text) -> const Expr* {
+    std::optional<Pt2Place> place = place_of(program, text);
+    if (!place || !(place->symbol = expressions.symbol(text))) return nullptr;
+    guard.places.push_back(*place);
+    return place->symbol;
+  });
+  for (const Expr* symbol : free_symbols(expr))
+    require(std::ranges::find(guard.places, symbol, &Pt2Place::symbol) != guard.places.end(),
+            "expected a property of an argument, found {}", symbol_text(symbol));
+  bool is_number = expr->kind != ExprKind::boolean;  // true where it is not 0
+  return is_number ? make_expr(SymOp::ne, {expr, intern_integer(0)}) : expr;
+}
+
+// A call that the export excludes would run code that was made for others.
+void warn_of_unchecked(const Pt2Program& program) {
+  constexpr size_t most_lines = 16;
+  size_t n = 0;
+  for (const Pt2Guard& guard : program.guards)
+    if (!guard.expr && ++n <= most_lines)
+      report::log(report::LogLevel::warning, "guards",
+                  "{}: the export excludes inputs for which \"{}\" is false; they are not refused "
+                  "here, since it cannot be read: {}",
+                  program.file, printable(guard.text), guard.problem);
+  if (n > most_lines)
+    report::log(report::LogLevel::warning, "guards",
+                "{}: {} more conditions of the export cannot be read", program.file,
+                n - most_lines);
 }
 
 }  // namespace
@@ -168,24 +228,19 @@ void pt2::read_guards(const JsonView& top, Pt2Expressions& expressions, Pt2Progr
   if (!guards) return;
   for (const JsonView& view : guards->items()) {
     Pt2Guard& guard = program.guards.emplace_back(Pt2Guard{.text = view.text()});
-    auto symbol = [&](std::string_view text) -> const Expr* {
-      std::optional<Pt2Place> place = place_of(program, text);
-      if (!place || !(place->symbol = expressions.symbol(text))) return nullptr;
-      guard.places.push_back(*place);
-      return place->symbol;
-    };
     try {
-      guard.expr = expressions.read_guard(guard.text, symbol);
+      guard.expr = read_condition(program, expressions, guard);
     } catch (const UserError& error) {
       guard.problem = error.what();
     }
   }
+  warn_of_unchecked(program);
 }
 
 void check_guards(const ImportedModel& model, std::span<const Tensor> leaves) {
   for (const Pt2Guard& guard : model.guards) {
-    if (!guard.expr) continue;
-    require(holds(guard, leaves).value_or(true),
+    if (!guard.expr) continue;  // which was told when it was read
+    require(holds(guard, leaves),
             "the model was exported for inputs with {}, which does not hold here", guard.text);
   }
 }

@@ -8,8 +8,8 @@
 
 namespace tenon::formats {
 
-/// Throws UserError with the text of the first guard that is false for `leaves`. Guards that cannot
-/// be read or evaluated are passed over: the symbols of the sizes tell the same.
+/// Throws UserError with the text of the first guard that is false, or has no value, for `leaves`.
+/// Those that cannot be read are passed over: a warning told so when the archive was read.
 void check_guards(const ImportedModel& model, std::span<const Tensor> leaves);
 
 }  // namespace tenon::formats

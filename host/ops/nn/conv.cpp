@@ -13,6 +13,7 @@
 #include <tenon/ops/view.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace tenon::ops {
 
@@ -77,11 +78,14 @@ void check_channels(const Tensor& input, const Tensor& weight, const Tensor& bia
           bias.defined() ? bias.sizes() : SymIntList());
 }
 
-SymInt output_size(SymInt input, SymInt kernel, const ConvSettings& s, size_t d) {
+// Nothing where the kernel does not fit, which the size need not tell: it may come out as 0.
+std::optional<SymInt> output_size(SymInt input, SymInt kernel, const ConvSettings& s, size_t d) {
   SymInt reach = s.dilation[d] * (kernel - 1) + 1;
-  if (s.transposed)
-    return (input - 1) * s.stride[d] - s.padding[d] * 2 + reach + s.output_padding[d];
-  return (input + s.padding[d] * 2 - reach) / s.stride[d] + 1;
+  SymInt room = s.transposed
+                    ? (input - 1) * s.stride[d] - s.padding[d] * 2 + reach + s.output_padding[d]
+                    : input + s.padding[d] * 2 - reach;
+  if (!expect_true(room >= 0)) return std::nullopt;
+  return s.transposed ? room : room / s.stride[d] + 1;
 }
 
 // channels_last where one of the two is laid out so.
@@ -102,11 +106,11 @@ TensorMeta convolution_meta(const Tensor& input, const Tensor& weight, const Ten
   // As in PyTorch: of no channels none are made, whatever the weight says.
   if (guard_or_false(input.size(1) == 0)) sizes[1] = 0;
   for (size_t d = 0; d < s.stride.size(); ++d) {
-    SymInt size = output_size(input.sizes()[d + 2], weight.sizes()[d + 2], s, d);
-    require(expect_true(size >= 0),
+    auto size = output_size(input.sizes()[d + 2], weight.sizes()[d + 2], s, d);
+    require(size.has_value(),
             "convolution: the kernel of shape {} does not fit into the padded input of shape {}",
             weight.sizes(), input.sizes());
-    sizes.push_back(size);
+    sizes.push_back(*size);
   }
   Dims strides = strides_for(list_of(sizes), conv_format(input, weight));
   return {input.dtype(), input.device(), std::move(sizes), std::move(strides)};

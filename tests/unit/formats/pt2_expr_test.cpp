@@ -66,6 +66,9 @@ TEST(SymExpr, EvaluatesEveryConstructor) {
   EXPECT_EQ(srepr("RoundToInt(Float('2.5', precision=53))"), integer(2));
   EXPECT_EQ(srepr("LShift(Integer(3), Integer(2))"), integer(12));
   EXPECT_EQ(srepr("RShift(Integer(-5), Integer(1))"), integer(-3));
+  EXPECT_EQ(srepr("BitwiseFn_bitwise_and(Integer(6), Integer(3))"), integer(2));
+  EXPECT_EQ(srepr("BitwiseFn_bitwise_or(" + s0 + ", Integer(24))", v), integer(31));
+  EXPECT_EQ(srepr("BitwiseFn_bitwise_xor(Integer(-6), Symbol('u1', integer=True))", v), integer(3));
   EXPECT_EQ(srepr("OpaqueUnaryFn_sqrt(Integer(9))"), real(3));
   EXPECT_EQ(srepr("Abs(Integer(-9))"), integer(9));
   EXPECT_EQ(srepr("Identity(Integer(9))"), integer(9));
@@ -91,7 +94,9 @@ TEST(SymExpr, ChoicesHaveAnyNumberOfCases) {
 TEST(SymExpr, WhatTenonsExpressionsCannotSayIsNull) {
   Pt2Expressions expressions;
   for (const char* text :
-       {"OpaqueUnaryFn_cos(ToFloat(Symbol('s0')))", "BitwiseFn_bitwise_xor(Integer(6), Integer(3))",
+       {"OpaqueUnaryFn_cos(ToFloat(Symbol('s0')))",
+        "BitwiseFn_bitwise_xor(Symbol('s0'), Symbol('s1'))",
+        "BitwiseFn_bitwise_and(Symbol('s0'), Integer(9223372036854775807))",
         "IsNonOverlappingAndDenseIndicator(Integer(2), Integer(3), Integer(3), Integer(1))",
         "Mod(Symbol('zf0'), Float('2.0', precision=53))"})
     EXPECT_EQ(expressions.read(text), nullptr) << text;
@@ -123,6 +128,8 @@ TEST(SymExpr, InfixFollowsPythonsPrecedence) {
   EXPECT_EQ(infix("max(1, 2, 3) + min(4, 5)"), integer(7));
   EXPECT_EQ(infix("2*s69", {{"s69", integer(4)}}), integer(8));
   EXPECT_EQ(infix("1.5e1"), real(15));
+  EXPECT_EQ(infix("1 if 2 > 3 else 4 if 2 > 5 else 6 + 1"), integer(7));
+  EXPECT_EQ(infix("1 | 6 ^ 3 & 2 + 4"), integer(5));
 }
 
 TEST(SymExpr, InfixReadsSizesOfArguments) {
@@ -182,6 +189,7 @@ TEST(SymExpr, BoundsDepthLengthAndWork) {
   };
   EXPECT_THAT(expr_refusal(chained("//s1")), HasSubstr("fewer operations"));
   EXPECT_THAT(expr_refusal(chained("**s1")), HasSubstr("fewer signs"));
+  EXPECT_THAT(expr_refusal(chained(" if 1<2 else 3").substr(0, 60002)), HasSubstr("fewer signs"));
   EXPECT_THAT(expr_refusal(std::string(65537, ' ')), HasSubstr("65536"));
 }
 

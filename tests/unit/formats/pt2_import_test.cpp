@@ -249,18 +249,9 @@ TEST(Pt2Import, AComplexNumberIsATensorOfTheResultsPrecision) {
             (std::vector<float>{2.5f, -1, 2.5f, -1, 2.5f, -1, 2.5f, -1}));
 }
 
-// forward(x, f) -> linear(x, w) + c, with f fixed by the export.
 SmallArchive archive_with_constant(const std::string& value) {
   SmallArchive archive = linear_archive();
-  archive.change_model(named("x") + "],\n\"outputs\"",
-                       named("x") + ", " + value + "],\n\"outputs\"");
-  archive.change_model(R"( {"user_input": {"arg": )" + named("x") + R"(}}])",
-                       R"( {"user_input": {"arg": )" + named("x") +
-                           R"(}}, {"constant_input": {"name": "f", "value": )" + value + "}}]");
-  const std::string leaf = R"({\"type\": null, \"context\": null, \"children_spec\": []})";
-  archive.change_model(R"(\"children_spec\": [)" + leaf + "]}, ",
-                       R"(\"children_spec\": [)" + leaf + ", " + leaf + "]}, ");
-  return archive;
+  return testing::with_constant(archive, value);
 }
 
 TEST(Pt2Import, ConstantsAreComparedAsNumbers) {
@@ -287,6 +278,21 @@ TEST(Pt2Import, ConstantsAreComparedAsNumbers) {
             "another");
   EXPECT_THAT(refusal(infinite, -inf), HasSubstr("input f was the constant inf at export"));
   EXPECT_THAT(refusal(R"({"as_int": 3})", 4), HasSubstr("the constant 3 at export, found 4"));
+}
+
+TEST(Pt2Import, ConstantsThatTakeNoTensorRefuseIt) {
+  auto refusal = [](const std::string& constant, const Tensor& given) {
+    Pt2Program program = archive_with_constant(constant).read();
+    ImportedModel model = import_pt2(program);
+    Tensor leaves[] = {zeros({2, 3}), given};
+    bind_call(model, std::vector<Tensor>{leaves[0], Tensor()});
+    return refusal_of([&] { bind_call(model, leaves); }).message;
+  };
+  EXPECT_EQ(refusal(R"({"as_none": true})", ones({2})),
+            "input f was fixed by the export, found the tensor f32[2]; export the model again to "
+            "use one");
+  EXPECT_THAT(refusal(R"({"as_string": "sum"})", ones({})), HasSubstr("the tensor f32[]"));
+  EXPECT_THAT(refusal(R"({"as_int": 3})", zeros({1})), HasSubstr("the tensor f32[1]"));
 }
 
 TEST(Pt2Import, SizesThatTheExporterNeverTracedHaveGraphsOfTheirOwn) {

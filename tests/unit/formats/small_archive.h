@@ -130,6 +130,18 @@ class SmallArchive {
   }
 };
 
+/// Makes it forward(x, f), with f fixed by the export.
+inline SmallArchive& with_constant(SmallArchive& archive, const std::string& value) {
+  const std::string leaf = R"({\"type\": null, \"context\": null, \"children_spec\": []})";
+  return archive
+      .change_model(named("x") + "],\n\"outputs\"", named("x") + ", " + value + "],\n\"outputs\"")
+      .change_model(R"( {"user_input": {"arg": )" + named("x") + R"(}}])",
+                    R"( {"user_input": {"arg": )" + named("x") +
+                        R"(}}, {"constant_input": {"name": "f", "value": )" + value + "}}]")
+      .change_model(R"(\"children_spec\": [)" + leaf + "]}, ",
+                    R"(\"children_spec\": [)" + leaf + ", " + leaf + "]}, ");
+}
+
 /// Has the first node preceded by n = x.size(0), an integer, and q = n / 3, a real number.
 inline SmallArchive& with_numbers(SmallArchive& archive) {
   const std::string s7 = "Symbol('s7', integer=True)";

@@ -134,6 +134,22 @@ TEST(ModelTest, BodiesThatComputeWithSizesOfAModelAreFollowed) {
   }
 }
 
+// A body that has run for sizes which the export takes does so for no others.
+TEST(ModelTest, ConditionsOfTheExportHoldInBodies) {
+  formats::testing::SmallArchive archive;
+  archive.change_model("what?", "math.trunc(0.5*torch.sym_float(L['x'].size()[0])) == 3");
+  Model m = load(small_archive(archive), {.backend = "eager"});
+  for (const char* backend : {"eager", "aot_eager"}) {
+    auto f = compile([&](const Tensor& x) { return Tensor(m(x * 2)); }, {.backend = backend});
+    for (int64_t n : {6, 7, 8, 6, 7, 12, 7}) {
+      if (n < 8)
+        EXPECT_EQ(f(ones({n, 3})).size(0), n) << backend;
+      else
+        EXPECT_THAT(message_of<Error>([&] { f(ones({n, 3})); }), HasSubstr("math.trunc"));
+    }
+  }
+}
+
 TEST(ModelTest, AnEmptyDictStaysADict) {
   formats::testing::SmallArchive archive;
   const std::string leaf = R"({\"type\": null, \"context\": null, \"children_spec\": []})";
@@ -175,6 +191,24 @@ TEST(ModelTest, WrongTensorsAreNamedWithExpectedAndFound) {
               HasSubstr("the model takes 1 arguments (x), found 2"));
   EXPECT_THAT(message_of<Error>([&] { m(1.5); }),
               HasSubstr("input x: expected a tensor f32, found 1.5"));
+}
+
+TEST(ModelTest, WhatTheExportFixedTakesNoOtherKind) {
+  auto refusal = [](const std::string& value, const Tree& given) {
+    formats::testing::SmallArchive archive;
+    formats::testing::with_constant(archive, value)
+        .change_model(R"("forward_arg_names": ["x"])", R"("forward_arg_names": ["x", "f"])");
+    Model m = load(small_archive(archive), {.backend = "eager"});
+    return message_of<Error>([&] { m(ones({3, 3}), given); });
+  };
+  const std::string none = R"({"as_none": true})", three = R"({"as_int": 3})";
+  for (const Tree& fits : {Tree(), Tree(Tensor())}) EXPECT_EQ(refusal(none, fits), "no error");
+  for (const Tree& fits : {Tree(3), Tree(full({}, 3))}) EXPECT_EQ(refusal(three, fits), "no error");
+  EXPECT_EQ(refusal(none, ones({2})), "input f: the export fixed it to none, found f32[2]");
+  EXPECT_EQ(refusal(none, ones({})), "input f: the export fixed it to none, found f32[]");
+  EXPECT_EQ(refusal(three, zeros({1})), "input f: the export fixed it to 3, found f32[1]");
+  EXPECT_EQ(refusal(three, Tensor()), "input f: the export fixed it to 3, found none");
+  EXPECT_THAT(refusal(R"({"as_string": "sum"})", ones({2})), HasSubstr("found f32[2]"));
 }
 
 TEST(ModelTest, ArgumentsGoByNameToo) {

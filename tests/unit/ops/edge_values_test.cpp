@@ -76,6 +76,25 @@ TEST(EdgeValues, AWindowInThePaddingHasNoPlace) {
   }
 }
 
+// Also where the formula of the size comes out as 0.
+TEST(EdgeValues, AKernelIsNoLargerThanItsPaddedInput) {
+  auto result = [](int64_t batch, int64_t size, int64_t kernel, int64_t padding, int64_t stride) {
+    return conv1d(ones({batch, 2, size}), ones({3, 2, kernel}), {}, {stride}, {padding}).size(2);
+  };
+  EXPECT_EQ(result(1, 2, 2, 0, 1), 1);
+  EXPECT_EQ(result(1, 1, 3, 1, 2), 1);
+  for (int64_t batch : {0, 1})
+    for (int64_t stride : {1, 2}) {
+      EXPECT_THAT(message_of([&] { result(batch, 1, 2, 0, stride); }), HasSubstr("does not fit"));
+      EXPECT_THAT(message_of([&] { result(batch, 1, 4, 1, stride); }), HasSubstr("does not fit"));
+    }
+  EXPECT_THAT(message_of([&] {
+                conv2d(ones({1, 2, 2, 5}), ones({3, 2, 3, 3}));
+              }),
+              HasSubstr("the kernel of shape [3, 2, 3, 3] does not fit"));
+  EXPECT_EQ(conv_transpose1d(ones({0, 2, 1}), ones({2, 3, 2}), {}, {1}, {1}).size(2), 0);
+}
+
 TEST(EdgeValues, TheDtypeOfAQuantileIsCheckedWhereItIsRecorded) {
   Tensor x = ones({3}, Dtype::f16);
   for (bool records : {false, true}) {
