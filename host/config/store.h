@@ -24,6 +24,7 @@
 #include "config/flag_table.h"
 #include "config/flag_warnings.h"
 #include "config/reading.h"
+#include "core/threads/cancellation_off.h"
 
 #include <map>
 #include <memory>
@@ -56,6 +57,7 @@ class Store {
     friend Store;
     enum class State : uint8_t { loaded, as_it_is };
     explicit Access(Store& store, State state = State::loaded);
+    CancellationOff until_done_;
     Store& store_;
     std::unique_lock<std::mutex> lock_;
   };

@@ -4,6 +4,7 @@
 #include "config/config.h"
 #include "core/error.h"
 #include "core/json_text.h"
+#include "core/threads/cancellation_off.h"
 #include "core/threads/once.h"
 #include "report/log.h"
 
@@ -275,6 +276,7 @@ void reset_counters() {
 
 // Flags that cannot be read are reported by the call that needs them; there is no trace then.
 bool detail::start_listening() noexcept try {
+  const CancellationOff until_opened;
   static Once once;
   once.run([] { open_files(config::flags().logging.trace); });
   return listening.load(std::memory_order_relaxed) > 0;
@@ -293,6 +295,7 @@ void restart_trace() {
 
 void detail::emit(Phase phase, std::string_view name, std::string_view category,
                   std::string_view id, std::span<const EventArg> args) noexcept try {
+  const CancellationOff until_written;
   if (is_forked.load(std::memory_order_relaxed)) open_files_of_child();
   Event event{phase, name, category, id, args, now_ns(), thread_number()};
   std::lock_guard lock(trace().listeners_mutex);

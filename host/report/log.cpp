@@ -3,10 +3,12 @@
 
 #include "config/config.h"
 #include "core/error.h"
+#include "core/threads/cancellation_off.h"
 #include "core/threads/once.h"
 #include "core/threads/thread_pool.h"
 #include "core/utf8.h"
 #include "report/log_names.h"
+#include "report/without_sigpipe.h"
 
 #include <pthread.h>
 #include <spdlog/details/log_msg.h>
@@ -168,14 +170,15 @@ SinkPtr make_sink(const std::string& path) {
 }
 
 // Files are made at the first line; where that fails, lines go to stderr.
-SinkPtr sink(const std::string& path) {
+SinkPtr sink(const std::string& path, const char* flag) {
   auto [entry, is_new] = state().sinks.emplace(path, nullptr);
   if (!is_new) return entry->second;
   try {
     entry->second = make_sink(path);
   } catch (const spdlog::spdlog_ex& error) {
-    std::fprintf(stderr, "tenon warning: [report] %s\n", error.what());
-    entry->second = sink("");
+    std::string why = message("{}: {}; its lines go to stderr", flag, shown(error.what()));
+    std::fprintf(stderr, "tenon warning: [report] %s\n", why.c_str());
+    entry->second = sink("", flag);
   }
   return entry->second;
 }
@@ -185,9 +188,12 @@ void write(const Settings& settings, LogLevel level, std::string_view component,
   std::string text = shown(untrusted_text);
   spdlog::details::log_msg line({component.data(), component.size()}, to_spdlog(level),
                                 {text.data(), text.size()});
+  const CancellationOff until_written;
+  const WithoutSigpipe scope;
   std::lock_guard lock(state().sinks_mutex);
-  SinkPtr first = sink(settings.out);
-  SinkPtr second = settings.copy.empty() ? nullptr : sink(settings.copy);
+  SinkPtr first = sink(settings.out, "logging.out");
+  SinkPtr second = settings.copy.empty() ? nullptr : sink(settings.copy, "dynamo.log_file_name");
+  if (second == first) second = nullptr;  // both flags name one file, or stderr stands for one
   for (const SinkPtr& target : {first, second}) {
     if (!target) continue;
     target->log(line);

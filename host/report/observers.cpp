@@ -2,6 +2,7 @@
 #include "report/observers.h"
 
 #include "core/error.h"
+#include "core/threads/cancellation_off.h"
 #include "report/log.h"
 
 #include <algorithm>
@@ -69,6 +70,7 @@ bool has_observers() noexcept { return state().n.load(std::memory_order_relaxed)
 void tell_observers(compiler::EventKind kind, std::string_view callable,
                     std::string_view text) noexcept try {
   if (!has_observers() || is_telling) return;
+  const CancellationOff until_told;
   std::shared_ptr<const Observers> list;
   {
     std::lock_guard lock(state().list_lock);

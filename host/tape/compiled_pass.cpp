@@ -20,6 +20,8 @@
 #include <tenon/config.h>
 #include <tenon/thread_object.hpp>
 
+#include <cxxabi.h>
+
 #include <array>
 
 namespace tenon::tape {
@@ -139,6 +141,8 @@ std::optional<Traced> traced_or_why(const TapeWalk& walk, const PassSettings& se
     throw;
   } catch (const Error& error) {
     version.why = error.what();
+  } catch (abi::__forced_unwind&) {
+    throw;  // the thread ends
   } catch (...) {
     version.why = "a rule has thrown while it was recorded";
     version.is_kept = false;

@@ -14,6 +14,7 @@
 #include "backend/find/plugin_names.h"
 #include "backend/find/quarantine.h"
 #include "core/error.h"
+#include "core/threads/cancellation_off.h"
 #include "report/log.h"
 
 #include <tenon/plugin.h>
@@ -278,6 +279,7 @@ void PluginCatalog::rebuild_locked() {
 }
 
 bool PluginCatalog::rescan_locked() {
+  const CancellationOff until_scanned;
   std::vector<Candidate> now = candidates();
   if (now == candidates_) return false;
   candidates_ = std::move(now);

@@ -10,6 +10,7 @@
 #include "backend/life/shutdown.h"
 #include "config/flags.h"
 #include "core/own_file.h"
+#include "core/threads/cancellation_off.h"
 #include "ops/op_table.h"
 #include "report/log.h"
 
@@ -288,6 +289,7 @@ void load_requirements(PluginCatalog& catalog, const FoundPlugin& plugin) {
 }  // namespace
 
 const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& plugin) {
+  const CancellationOff until_loaded;
   std::lock_guard lock(loader().loading);
   return load_locked(catalog, plugin);
 }

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cfenv>
 #include <chrono>
+#include <csignal>
 #include <memory>
 #include <set>
 #include <stdexcept>
@@ -134,6 +136,41 @@ TEST(ThreadPool, TheFirstExceptionReachesTheCallerAndEndsTheCall) {
   std::atomic<int> runs{0};
   parallel_chunks(10, [&](int64_t, int) { runs.fetch_add(1); });
   EXPECT_EQ(runs.load(), 10) << "the call after a failed one is whole";
+}
+
+// Of each of the threads that take part in a long call, from a thread with this rounding mode.
+std::set<int> rounding_modes_under(int mode) {
+  std::vector<std::atomic<int>> modes(64);
+  std::fesetround(mode);
+  parallel_chunks(64, [&](int64_t chunk, int) {
+    modes[static_cast<size_t>(chunk)].store(std::fegetround());
+    spin_us(100);
+  });
+  std::fesetround(FE_TONEAREST);
+  return {modes.begin(), modes.end()};
+}
+
+TEST(ThreadPool, WorkersComputeAsTheThreadOfTheCallerDoes) {
+  const Threads scope(3);
+  for (int round = 0; round < 8; ++round)
+    for (int mode : {FE_UPWARD, FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD})
+      ASSERT_EQ(rounding_modes_under(mode), std::set<int>{mode});
+}
+
+TEST(ThreadPool, WorkersTakeNoSignalsButThoseThatTheyRaise) {
+  const Threads scope(3);
+  std::atomic<int> raised_blocked{0}, others_open{0};
+  for (int round = 0; round < 8; ++round)
+    parallel_chunks(64, [&](int64_t, int worker) {
+      sigset_t blocked;
+      pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+      for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL})
+        raised_blocked += sigismember(&blocked, signal);
+      if (worker > 0) others_open += !sigismember(&blocked, SIGINT);
+      spin_us(100);
+    });
+  EXPECT_EQ(raised_blocked, 0) << "a handler of the program would not see a fault";
+  EXPECT_EQ(others_open, 0);
 }
 
 TEST(ThreadPool, ManyCallersAtOnceGetTheirOwnResults) {

@@ -8,6 +8,8 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -83,6 +85,51 @@ TEST_F(Report, LinesGoToTheFileOfTheFlag) {
   log(LogLevel::error, "aot", "both");
   EXPECT_NE(text("log.txt").find("error: [aot] both"), std::string::npos);
   EXPECT_NE(text("copy.txt").find("error: [aot] both"), std::string::npos);
+}
+
+TEST_F(Report, AFileThatCannotBeOpenedIsNamedWithItsFlagAndLinesComeOnce) {
+  std::ofstream(folder_ / "file") << "no folder";
+  config::set("logging.out", std::string());
+  config::set("dynamo.log_file_name", (folder_ / "file" / "copy.txt").string());
+  ::testing::internal::CaptureStderr();
+  log(LogLevel::error, "aot", "first");
+  log(LogLevel::error, "aot", "second");
+  std::string seen = ::testing::internal::GetCapturedStderr();
+  auto count = [&](std::string_view part) {
+    int n = 0;
+    for (size_t at = seen.find(part); at != seen.npos; at = seen.find(part, at + 1)) ++n;
+    return n;
+  };
+  EXPECT_EQ(count("[report] dynamo.log_file_name: "), 1) << seen;
+  EXPECT_EQ(count("[aot] first"), 1) << seen;
+  EXPECT_EQ(count("[aot] second"), 1) << seen;
+}
+
+TEST_F(Report, AFileThatBothFlagsNameGetsEachLineOnce) {
+  config::set("dynamo.log_file_name", (folder_ / "log.txt").string());
+  log(LogLevel::error, "aot", "once");
+  std::string lines = text("log.txt");
+  EXPECT_NE(lines.find("[aot] once"), std::string::npos);
+  EXPECT_EQ(lines.find("[aot] once"), lines.rfind("[aot] once"));
+}
+
+TEST_F(Report, ALineThatNobodyReadsIsLostAndNothingElse) {
+  config::set("logging.out", std::string());
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const int stderr_before = ::dup(STDERR_FILENO);
+  ::dup2(ends[1], STDERR_FILENO);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  log(LogLevel::error, "aot", "lost");  // else SIGPIPE ends the test
+  sigset_t pending, blocked;
+  ::sigpending(&pending);
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+  ::dup2(stderr_before, STDERR_FILENO);
+  ::close(stderr_before);
+  std::clearerr(stderr);
+  EXPECT_FALSE(::sigismember(&pending, SIGPIPE));
+  EXPECT_FALSE(::sigismember(&blocked, SIGPIPE));
 }
 
 TEST_F(Report, AWarningComesOncePerKey) {
