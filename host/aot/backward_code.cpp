@@ -2,6 +2,7 @@
 #include "aot/backward_code.h"
 
 #include "core/dispatch.h"
+#include "core/threads/cancellation_off.h"
 #include "report/events.h"
 
 #include <algorithm>
@@ -25,6 +26,7 @@ BackwardCode::BackwardCode(const Extracted& half, uint32_t n_saved, CompileBackw
       patches_(config::thread_patches()) {}
 
 BackwardCode::Variant BackwardCode::compile(std::optional<MaskedBackward> part) {
+  const CancellationOff until_compiled;
   config::InheritPatches as_then(patches_);
   BelowAutograd below;
   std::optional<ShapeEnvScope> shapes;  // a pass may start inside of a recording
@@ -82,7 +84,7 @@ std::vector<Tensor> BackwardCode::gradients(const Variant& half, const std::vect
   if (half.part) {
     std::vector<Tensor> all(half_.graph->outputs().size());
     for (size_t i = 0; i < made.size(); ++i) all[half.part->outputs[i]] = std::move(made[i]);
-    return all;
+    made = std::move(all);
   }
   if (std::ranges::find(undefined, true) == undefined.end()) return made;
   tangents_once_.run(

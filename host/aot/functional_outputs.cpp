@@ -157,9 +157,7 @@ const OpEntry* with_sizes(const OpEntry& op) {
 }
 
 // Of the others is detach().
-bool is_seen_by_tape(const ViewStep& step) {
-  return !step.without_grad && step.op->def->vjp.kind != Vjp::Kind::none;
-}
+bool is_view_on_tape(const ViewStep& step) { return step.op->def->vjp.kind != Vjp::Kind::none; }
 
 }  // namespace
 
@@ -199,7 +197,8 @@ void FunctionalOutputs::describe_output(OutputRecipe& recipe, ValueId id) {
   recipe.is_view = !alias.chain.empty();
   recipe.is_part = recipe.is_view && alias.chain.back().op->schema.returns_list();
   recipe.requires_grad = options_.training && values_.current(id).requires_grad();
-  recipe.is_tracked = std::ranges::all_of(alias.chain, is_seen_by_tape);
+  recipe.is_tracked = std::ranges::all_of(alias.chain, is_view_on_tape);
+  recipe.is_older = recipe.is_view && alias.made_in != base.generation;
   recipe.shows_all = recipe.is_view && same_dims(recipe.view.sizes, meta_of(base.made).sizes) &&
                      same_dims(recipe.view.strides, meta_of(base.made).strides);
   if (recipe.requires_grad && recipe.kind == OutputRecipe::Kind::view_of_input)

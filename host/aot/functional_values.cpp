@@ -329,6 +329,7 @@ void FunctionalValues::add_result(const Node& node, const OpEntry& op, ValueId i
       alias.value = value;
       alias.identity = id;
       alias.input = alias.restrided = no_value;
+      alias.made_in = bases_[alias.base].generation;
       if (bases_[alias.base].generation) check_within(alias);
     }
     aliases_[id] = std::move(alias);

@@ -34,6 +34,7 @@ struct Alias {
   uint32_t input = no_value;     ///< the original input that it is
   ValueId identity = no_value;   ///< equal for values that are one tensor
   ValueId restrided = no_value;  ///< the value with its sizes, once they were changed in place
+  uint32_t made_in = 0;          ///< of views: the generation of the memory in which they were made
 };
 
 /// A data-dependent size gets a new symbol when its op is recorded again; what is written over the

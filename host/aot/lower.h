@@ -55,7 +55,8 @@ struct OutputRecipe {
   bool is_view = false;        ///< a view of memory that the graph makes or is given
   bool is_part = false;        ///< one of several views that one op has made
   bool shows_all = false;      ///< of views: the very elements of the memory, as they lie
-  bool is_tracked = false;     ///< of views: what is written to the memory reaches their history
+  bool is_tracked = false;     ///< of views: the tape knows them as such
+  bool is_older = false;       ///< of views: the memory was written since they were made
   /// Of views that need a gradient: the views from the memory on, where they can be made again.
   std::vector<ViewStep> replay;
 };

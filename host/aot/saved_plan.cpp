@@ -79,6 +79,7 @@ Json output(const OutputRecipe& recipe, const Graph& graph) {
     out.push_back({"view", view(recipe.view, recipe.offset, graph)});
   if (recipe.requires_grad) out.push_back({"requires_grad", true});
   if (recipe.is_tracked) out.push_back({"tracked", true});
+  if (recipe.is_older) out.push_back({"older", true});
   if (!recipe.replay.empty()) out.push_back({"replay", replayed(recipe.replay, graph)});
   return out;
 }
@@ -180,6 +181,7 @@ class PlanReader {
     }
     if (auto needs = v.optional_field("requires_grad")) out.requires_grad = needs->boolean();
     if (auto tracked = v.optional_field("tracked")) out.is_tracked = tracked->boolean();
+    if (auto older = v.optional_field("older")) out.is_older = older->boolean();
     if (auto steps = v.optional_field("replay"))
       for (const JsonView& step : steps->items()) out.replay.push_back(view_step(step));
     return out;

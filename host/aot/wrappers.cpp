@@ -3,6 +3,7 @@
 #include "aot/functional_outputs.h"
 #include "aot/lower.h"
 #include "aot/saved_plan.h"
+#include "autograd/view.h"
 #include "core/arguments.h"
 #include "core/error.h"
 #include "core/sym/sym_eval.h"
@@ -195,7 +196,10 @@ class InferenceWrapper final : public Artifact {
       return view_on_tape(base, recipe.view.dtype, std::move(sizes), std::move(strides), offset);
     }
     Tensor view = make_view_as(base, recipe.view.dtype, list_of(sizes), list_of(strides), offset);
-    if (recipe.is_tracked && !base.requires_grad()) track_view(view, base);
+    if (!recipe.is_tracked) return view;
+    track_view(view, base);
+    if (recipe.is_older) --impl_of(view)->base_version;
+    autograd::note_view_without_grad(view, base);
     return view;
   }
 

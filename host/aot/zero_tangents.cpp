@@ -21,8 +21,10 @@
 #include "ops/forms/linear_form.h"
 #include "ops/op_ids.h"
 #include "ops/pointwise.h"
+#include "ops/shapes.h"
 
 #include <tenon/ops/create.h>
+#include <tenon/ops/view.h>
 
 #include <algorithm>
 #include <deque>
@@ -264,8 +266,20 @@ class Thinning {
   void make_zeros(ValueId v) {
     if (!is_gone(v) || has_zeros_[v]) return;
     has_zeros_[v] = true;
-    const TensorMeta& meta = graph_.value(v).meta;
-    copy_.replace(v, zeros(list_of(meta.sizes), meta.dtype, {}, meta.device));
+    copy_.replace(v, zeros_as(graph_.value(v).meta));
+  }
+
+  // An expanded dimension shows one row of zeros: a copy with its strides there cannot be.
+  static Tensor zeros_as(const TensorMeta& meta) {
+    Dims memory = meta.sizes;
+    bool is_expanded = false;
+    for (size_t d = 0; d < memory.size(); ++d)
+      if (meta.strides[d].word() == 0 && !is_one(meta.sizes[d])) {
+        is_expanded = true;
+        memory[d] = 1;
+      }
+    Tensor rows = zeros(list_of(memory), meta.dtype, {}, meta.device);
+    return is_expanded ? rows.expand(list_of(meta.sizes)) : rows;
   }
 
   const Graph& graph_;

@@ -99,7 +99,7 @@ struct FunctionRunner {
     std::vector<Tensor> results = forward(node->context, inputs);
     for (Tensor& r : results)
       if (needed && r.defined() && holds(inputs, r) && !holds(node->context.dirty_, r))
-        r = r.view_as(r);
+        r = r.detach();  // which is no view of the input to the tape
     return results;
   }
 

@@ -57,24 +57,28 @@ void run_below(const CallArgs& call) {
   dispatch(*call.op, call.args, call.n_args, call.results, call.n_results);
 }
 
-// Whether results may be views of the first argument; those that are not share no memory with it.
+// Whether results may be views of the first argument; those that are not share no memory with it. Ops
+// that are made of views (narrow, chunk) say so in their schema only.
 bool may_give_views(const CallArgs& call) {
-  return (call.op->tags & TN_TAG_VIEW) ||
-         ((call.op->tags & TN_TAG_MAYBE_ALIAS) && call.n_args && call.args[0].tag == Tag::tensor);
+  if (call.op->tags & TN_TAG_VIEW) return true;
+  if (!call.n_args || call.args[0].tag != Tag::tensor) return false;
+  const Schema& schema = call.op->schema;
+  const AliasInfo& self = schema.args[0].alias;
+  return (call.op->tags & TN_TAG_MAYBE_ALIAS) ||
+         (!self.before.empty() && !self.mutated && !schema.returns.empty() &&
+          !schema.returns[0].alias.before.empty());
 }
 
-// Views of tensors that need a gradient, made while gradients are off, may not be written later
-// while they are on: the write would be lost.
+// A view that is not recorded and whose tensor needs no gradient may be one of a view that was made
+// while gradients were off.
 void mark_views(const CallArgs& call, bool recorded) {
   const Tensor& of = *call.args[0].as<Tensor>();
   if (call.op->def->vjp.kind == Vjp::Kind::none) return;  // detach
   track_views(call);
-  bool needed = of.requires_grad() || (state_of(of) && state_of(of)->from_no_grad);
-  if (recorded || !needed || thread_modes.grad_enabled) return;
+  if (recorded) return;
   each_result(call, [&](const Tensor& view, uint32_t) {
     if (!view.defined() || view.head() == of.head() || !shares_storage(view, of)) return;
-    ensure_state(view).from_no_grad = true;
-    impl_of(view)->keys |= bit(Key::autograd);
+    note_view_without_grad(view, of);
   });
 }
 

@@ -2,6 +2,7 @@
 #include "autograd/tape_requests.h"
 
 #include "core/error.h"
+#include "graph/passes/view_root.h"
 
 #include <algorithm>
 #include <charconv>
@@ -42,11 +43,6 @@ std::vector<uint32_t> hooked_results(const tenon::Node& node) {
   auto results = list_of_text<uint32_t>(found->second);
   std::erase_if(results, [&](uint32_t r) { return r >= node.n_results; });
   return results;
-}
-
-bool is_grad_enabled_at(const tenon::Node& node, bool around) {
-  auto fact = node.facts.find("grad");
-  return fact == node.facts.end() ? around : fact->second == "on";
 }
 
 }  // namespace

@@ -194,10 +194,12 @@ void refresh_view(const Tensor& t) {
   TensorImpl* impl = impl_of(t);
   if (!impl->base.defined() || impl->base_version == *impl->version) return;
   bool base_needs = impl->base.requires_grad();  // which may be such a view itself
+  if (!base_needs && !impl->grad) return;        // it asks again: the base may need one later
   static std::mutex refreshing;                  // threads may read one stale view
   std::lock_guard lock(refreshing);
   if (impl->base_version == *impl->version) return;
   GradState* state = state_of(t);
+  if (!base_needs && !(state && state->node)) return;
   bool follows = !(state && state->from_no_grad) && base_needs;
   if (follows) set_history(t, std::make_shared<ViewOfBase>(impl->base, t), 0);
   impl->base_version = *impl->version;
@@ -214,6 +216,30 @@ void rebase_history(const Tensor& t, std::shared_ptr<Node> node, size_t self) {
   impl_of(t)->base_version = *impl_of(t)->version - 1;
 }
 
+namespace {
+
+bool is_from_no_grad(const Tensor& t) {
+  const GradState* state = state_of(t);
+  return state && state->from_no_grad;
+}
+
+void check_whole(const Tensor& whole, std::string_view op) {
+  require(!is_own_leaf(whole),
+          "{}: a view of a leaf that needs a gradient (shape {}) is written in place; write to a "
+          "view of a clone, or under NoGradGuard",
+          op, whole.sizes());
+}
+
+void check_view(bool from_no_grad, std::string_view op) {
+  require(
+      !from_no_grad,
+      "{}: a view that was made while gradients were off is written while they are on; make the "
+      "view outside of NoGradGuard, or write inside of one",
+      op);
+}
+
+}  // namespace
+
 void check_write(const Tensor& t, std::string_view op) {
   require_own_thread(t, op);
   const Tensor& base = impl_of(t)->base;
@@ -222,16 +248,22 @@ void check_write(const Tensor& t, std::string_view op) {
           "under NoGradGuard",
           op, t.sizes());
   if (!base.defined()) return;
-  require(!is_own_leaf(base),
-          "{}: a view of a leaf that needs a gradient (shape {}) is written in place; write to a "
-          "view of a clone, or under NoGradGuard",
-          op, base.sizes());
-  GradState* state = state_of(t);
-  require(
-      !state || !state->from_no_grad,
-      "{}: a view that was made while gradients were off is written while they are on; make the "
-      "view outside of NoGradGuard, or write inside of one",
-      op);
+  check_whole(base, op);
+  check_view(is_from_no_grad(t), op);
+}
+
+void check_write_of_view(const Tensor& t, bool from_no_grad, std::string_view op) {
+  if (!t.defined()) return check_view(from_no_grad, op);
+  require_own_thread(t, op);
+  const Tensor& base = impl_of(t)->base;
+  check_whole(base.defined() ? base : t, op);
+  check_view(from_no_grad || is_from_no_grad(t), op);
+}
+
+void note_view_without_grad(const Tensor& view, const Tensor& of) {
+  if (!of.requires_grad() && !is_from_no_grad(of)) return;
+  ensure_state(view).from_no_grad = true;
+  impl_of(view)->keys |= bit(Key::autograd);
 }
 
 }  // namespace tenon::autograd

@@ -15,5 +15,12 @@ void rebase_history(const Tensor& t, std::shared_ptr<Node> node, size_t self = 0
 /// Throws UserError when `t` must not be written by a recorded op: a leaf that needs a gradient, or
 /// a view of one, or a view made while gradients were off.
 void check_write(const Tensor& t, std::string_view op);
+/// The same of a view of `t` that nobody has made yet; `from_no_grad`: gradients will be off then. Of
+/// an undefined `t` no more is known.
+void check_write_of_view(const Tensor& t, bool from_no_grad, std::string_view op);
+
+/// `view` of `of` was made while gradients were off. If `of` needs one, or is such a view, it must not
+/// be written while they are on: the write would be lost.
+void note_view_without_grad(const Tensor& view, const Tensor& of);
 
 }  // namespace tenon::autograd

@@ -4,7 +4,6 @@
 #include "autograd/accumulate_grad.h"
 #include "autograd/grad_state.h"
 #include "autograd/tape.h"
-#include "autograd/view.h"
 #include "capture/lazy_numbers.h"
 #include "capture/locate.h"
 #include "config/flags.h"
@@ -13,7 +12,6 @@
 #include "core/sym/shape_env.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/exposure.h"
-#include "ops/forms/history.h"
 #include "ops/op_table.h"
 
 #include <tenon/compiler.h>
@@ -43,6 +41,7 @@ void escape(const Tensor& fake, const Tensor& real, bool made_here) {
   impl_of(fake)->base_version = impl_of(real)->base_version;
   impl_of(fake)->grad.reset();
   mark_requires_grad(fake, real.requires_grad());
+  impl_of(fake)->keys |= impl_of(real)->keys & bit(Key::autograd);  // it may not be written
   stand_for(fake, real);
 }
 
@@ -133,6 +132,7 @@ void TraceInputs::add_arguments(const TracePolicy& policy) {
 GuardedCall TraceInputs::recorded_call() const {
   return {.leaves = leaves_,
           .metas = argument_metas_,
+          .needs_grad = arguments_need_grad_,
           .numbers = argument_numbers_,
           .env = env_,
           .any_requires_grad = any_grad_,
@@ -142,6 +142,7 @@ GuardedCall TraceInputs::recorded_call() const {
 Tensor TraceInputs::add_argument(size_t index, const TracePolicy& policy) {
   const Tensor& real = *leaves_.tensors[index];
   TensorMeta& meta = argument_metas_.emplace_back();
+  arguments_need_grad_.push_back(real.defined() && real.requires_grad());
   if (!real.defined()) return Tensor();
   for (size_t j = 0; j < index; ++j) {
     if (!same_head(*leaves_.tensors[j], real)) continue;
@@ -200,6 +201,7 @@ Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body, SizesOf s
   auto place = static_cast<uint32_t>(implicit.size());
   ImplicitInput& met = implicit.emplace_back(locate(real, body, modules.all()));
   met.is_wrapped_number = is_wrapped_number(real);
+  met.needs_grad = real.requires_grad();
   TensorMeta meta = meta_of(real);
   meta.sizes = sizes(real, place);
   meta.strides = symbolic_strides(real, meta.sizes, met);
@@ -235,8 +237,10 @@ void TraceInputs::lift_gradient(const Tensor& leaf, const Tensor& gradient) {
   add_input(gradient, meta_of(gradient),
             KnownMemory{stand_ins, segment_inputs_, segment_storages_}.of(gradient),
             {ValueOrigin::Kind::implicit, place});
-  implicit.push_back(
-      {.source = ImplicitInput::Source::gradient, .leaf = origin, .tensor = gradient});
+  implicit.push_back({.source = ImplicitInput::Source::gradient,
+                      .leaf = origin,
+                      .tensor = gradient,
+                      .needs_grad = gradient.requires_grad()});
 }
 
 // Whether others may lie in its memory unseen: only what was lent can be lent twice.
@@ -414,20 +418,6 @@ std::vector<Tensor> TraceInputs::captured_changed_by(const CallArgs& call) const
       changed.push_back(fake);
   });
   return changed;
-}
-
-// On the tape, the tape asks.
-void TraceInputs::check_leaf_writes(const CallArgs& call) const {
-  if (recorder_.on_tape || !thread_modes.grad_enabled || forgets_history(*call.op)) return;
-  if (!call.op->mutated_args) return;  // statistics may need gradients
-  PauseRecording as_they_are;          // a tensor that the body gives a history is no leaf any more
-  each_written(call, [&](const Tensor& written) {
-    if (!written.requires_grad()) return;
-    const Tensor& own = written.is_fake() ? concrete_of(written) : written;
-    if (own.defined()) autograd::check_write(own, call.op->name);
-    for (const auto& [real, fake] : stand_ins.all)
-      if (shares_storage(fake, written)) autograd::check_write(real, call.op->name);
-  });
 }
 
 namespace {

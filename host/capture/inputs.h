@@ -67,8 +67,6 @@ class TraceInputs {
   /// The fakes of captured tensors that an op gives other sizes or strides, which the body will look
   /// at.
   std::vector<Tensor> captured_changed_by(const CallArgs& call) const;
-  /// Throws UserError where an op, not recorded yet, writes a leaf that needs a gradient.
-  void check_leaf_writes(const CallArgs& call) const;
   /// The one number in an integer argument, as a symbol: a guard may decide about it. Nothing for
   /// other tensors. Only before anything was written.
   std::optional<SymInt> item_of_argument(const Tensor& fake, Dtype wanted);
@@ -77,6 +75,7 @@ class TraceInputs {
   void restart();
   /// The real inputs of the segment, `n` with those that are numbers.
   std::vector<detail::TensorHead*> segment_heads(size_t n) const;
+  std::span<const Tensor> segment_inputs() const { return segment_inputs_; }
   const std::vector<ValueOrigin>& segment_origins() const { return segment_origins_; }
   std::vector<Overlap> segment_overlaps() const;
   /// Where an input of the segment is found after a run, also one that was written since.
@@ -122,6 +121,7 @@ class TraceInputs {
   bool any_grad_;  // requires_grad does not count: gradients are off, and guards need not be strict
   std::vector<Tensor> argument_fakes_;
   std::vector<TensorMeta> argument_metas_;  // as they came in; in-place ops change the fakes'
+  std::vector<bool> arguments_need_grad_;   // likewise
   std::vector<Number> argument_numbers_;
   std::map<size_t, SymInt> argument_items_;  // by tensor leaf
   std::vector<Tensor> segment_inputs_;       // real, parallel to the graph's inputs

@@ -1,9 +1,13 @@
 // Which memory is written, and which is looked at by place.
 #include "capture/memory_of_inputs.h"
 
+#include "autograd/view.h"
 #include "capture/inputs.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/tensor_impl.h"
+#include "graph/passes/view_root.h"
+#include "graph/record.h"
+#include "ops/forms/history.h"
 #include "ops/op_table.h"
 
 #include <algorithm>
@@ -96,6 +100,42 @@ void note_places_of(TraceInputs& inputs, const Tensor& seen) {
     bool is_new = std::ranges::find(inputs.by_place, origin->index) == inputs.by_place.end();
     if (origin->kind == ValueOrigin::Kind::leaf && is_new) inputs.by_place.push_back(origin->index);
   }
+}
+
+namespace {
+
+// A fake of the recorder.
+void check_recorded(const TraceInputs& inputs, const GraphRecorder& recorder, const Tensor& written,
+                    std::string_view op) {
+  const ValueId value_now = impl_of(written)->extra->trace_value;
+  if (was_written_with_grad(recorder.graph(), recorder.values_before(), recorder.grad_enabled(),
+                            value_now))
+    return;
+  const ViewRoot root = view_root(recorder, value_now);
+  const GraphValue& value = recorder.graph().value(root.value);
+  bool is_input = value.source == ValueSource::input;
+  const Tensor real = is_input ? inputs.segment_inputs()[value.source_index] : Tensor();
+  if (root.is_view)
+    autograd::check_write_of_view(real, root.from_no_grad, op);
+  else if (real.defined())
+    autograd::check_write(real, op);
+}
+
+}  // namespace
+
+void check_writes_to_tape(const TraceInputs& inputs, const GraphRecorder& recorder,
+                          const CallArgs& call) {
+  if (!call.op->mutated_args || forgets_history(*call.op)) return;  // statistics may need gradients
+  if (recorder.on_tape || !thread_modes.grad_enabled) return;
+  PauseRecording as_they_are;  // a tensor that the body gives a history is no leaf any more
+  auto check = [&](const Tensor& t) {
+    if (!t.defined() || !is_differentiable(t.dtype())) return;
+    if (recorder.owns(t)) return check_recorded(inputs, recorder, t, call.op->name);
+    const Tensor real = real_of(t);
+    if (real.defined()) autograd::check_write(real, call.op->name);
+  };
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (call.op->mutated_args >> i & 1) each_tensor(call.args[i], check);
 }
 
 bool is_argument(const TraceInputs& inputs, const Tensor& fake) {

@@ -8,6 +8,7 @@
 
 namespace tenon {
 
+class GraphRecorder;
 class TraceInputs;
 
 /// The fakes that stand for the real tensors which a recording has met.
@@ -61,6 +62,11 @@ class ShownChanges {
 void note_places(TraceInputs& inputs, const CallArgs& call);
 /// Those over the memory of `seen`.
 void note_places_of(TraceInputs& inputs, const Tensor& seen);
+
+/// Throws UserError where an op, not recorded yet, writes what must not be written with gradients on: a
+/// leaf that needs a gradient, or a view that was made while they were off. On the tape, the tape asks.
+void check_writes_to_tape(const TraceInputs& inputs, const GraphRecorder& recorder,
+                          const CallArgs& call);
 
 /// Whether it stands for an argument of the call.
 bool is_argument(const TraceInputs& inputs, const Tensor& fake);

@@ -31,6 +31,7 @@ struct ImplicitInput {
   ValueOrigin leaf = {};  ///< of a gradient
   Tensor tensor;
   bool is_wrapped_number = false;  ///< a number in a tensor's place
+  bool needs_grad = false;         ///< as the body has met it
   uint64_t free_sizes = 0;         ///< bit d: the size of dimension d is a symbol
   std::vector<DenseStep> dense;    ///< of strides that follow from such sizes
   bool is_by_place = false;        ///< it matters where it begins in its memory
@@ -110,7 +111,7 @@ struct Recording {
   std::vector<SameTensor> same_tensors;
   std::vector<ReadMode> modes;  ///< of modules that the body has asked
   std::vector<ProgramGuard> program_guards;
-  bool reads_arguments = false;  ///< numbers of the arguments were told without a guard
+  bool reads_arguments = false;            ///< numbers of the arguments were told without a guard
   std::vector<std::string> break_reasons;  ///< one for each graph break that was met
 
   // Of a body with graph breaks.

@@ -2,35 +2,59 @@
 #include "capture/rescue.h"
 
 #include "capture/inputs.h"
+#include "capture/recording.h"
+#include "capture/tape/run_again.h"
+#include "core/random.h"
+#include "core/tensor/owner_thread.h"
 #include "core/tensor/stand_in.h"
 #include "graph/interpret.h"
 #include "graph/passes/aliasing.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace tenon {
 
 namespace {
 
-// Op by op, until one fails.
+// What running a segment changes besides its outputs.
+class StateBefore {
+ public:
+  StateBefore(const Segment& segment, std::span<detail::TensorHead*> inputs)
+      : graph_(*segment.graph), inputs_(inputs) {
+    if (!segment.writes) return;
+    random_ = current_rng_state();
+    for (detail::TensorHead* head : inputs) versions_.push(version_of(head));
+  }
+
+  // Whether all is as it was, so that the operations may run. Draws are taken back for that.
+  bool is_there_again() const {
+    bool draws = draws_numbers(graph_);
+    if (has_side_effects(graph_) || (draws && !random_)) return false;
+    for (size_t i = 0; i < versions_.size(); ++i)
+      if (version_of(inputs_[i]) != versions_[i]) return false;
+    if (draws) restore_rng_state(*random_);
+    return true;
+  }
+
+ private:
+  static uint64_t version_of(const detail::TensorHead* head) {
+    return head ? *static_cast<const TensorImpl*>(head)->version : 0;
+  }
+
+  const Graph& graph_;
+  std::span<detail::TensorHead*> inputs_;
+  detail::LeafArray<uint64_t, 24> versions_;  // by input
+  std::optional<RngState> random_;
+};
+
 void compute_until_failure(const std::shared_ptr<Graph>& graph,
                            std::span<detail::TensorHead*> inputs, std::span<const int64_t> symbols,
                            std::span<Tensor> outputs) {
-  std::ranges::fill(outputs, Tensor());
-  if (has_effects(*graph, /*random=*/true, /*checks=*/false)) return;
-  std::span<const ValueId> wanted = graph->outputs();
-  Interpreter op_by_op(graph);
-  op_by_op.on_results([&](const Node& node, std::span<const Tensor> results) {
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      ValueId result = wanted[i] - node.first_result;  // wraps where it comes before
-      if (wanted[i] != no_value && result < results.size()) outputs[i] = results[result];
-    }
-  });
   std::vector<int64_t> words(symbols.begin(), symbols.end());
   words.resize(graph->symbols.size());
-  std::vector<Tensor> all(wanted.size());
   try {
-    op_by_op.run(inputs, words, all);
+    Interpreter(graph).run(inputs, words, outputs);
   } catch (const std::exception&) {
     return;  // the caller has this error already
   }
@@ -39,6 +63,7 @@ void compute_until_failure(const std::shared_ptr<Graph>& graph,
 }  // namespace
 
 bool is_refusal_in_flight() {
+  if (ends_thread()) return false;
   try {
     throw;
   } catch (const UserError& error) {
@@ -48,21 +73,26 @@ bool is_refusal_in_flight() {
   }
 }
 
-std::exception_ptr run_or_rescue(FunctionRef<void()> code, const std::shared_ptr<Graph>& graph,
+std::exception_ptr run_or_rescue(FunctionRef<void()> code, const Segment& segment,
                                  std::span<detail::TensorHead*> inputs,
                                  std::span<const int64_t> symbols, std::span<Tensor> outputs) {
+  const StateBefore before(segment, inputs);
+  KnownWhenFailed known(outputs);
   try {
     code();
     return nullptr;
   } catch (...) {
+    if (ends_thread()) throw;
     std::exception_ptr failure = std::current_exception();
-    compute_until_failure(graph, inputs, symbols, outputs);
+    if (known.are_all_given()) return failure;
+    std::ranges::fill(outputs, Tensor());
+    if (!outputs.empty() && before.is_there_again())
+      compute_until_failure(segment.graph, inputs, symbols, outputs);
     return failure;
   }
 }
 
-void give_back_variables(const TraceInputs& inputs, const detail::Body& body,
-                         std::span<const Tensor> lost) {
+void give_up(const TraceInputs& inputs, const detail::Body& body, std::span<const Tensor> lost) {
   for (const ImplicitInput& met : inputs.implicit) {
     if (!met.address) continue;
     auto* variable = const_cast<Tensor*>(met.address);
@@ -71,6 +101,7 @@ void give_back_variables(const TraceInputs& inputs, const detail::Body& body,
     auto is_held = [&](const Tensor& t) { return variable->defined() && same_head(t, *variable); };
     if (std::ranges::any_of(lost, is_held)) *variable = met.tensor;
   }
+  for (const Tensor& fake : lost) mark_lost(fake);
 }
 
 }  // namespace tenon

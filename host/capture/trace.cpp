@@ -1,6 +1,7 @@
 // Recording one call: graph breaks, segments, and what the body gives.
 #include "capture/trace.h"
 
+#include "capture/assertions.h"
 #include "capture/body_scope.h"
 #include "capture/follow/frame.h"
 #include "capture/lazy_numbers.h"
@@ -110,8 +111,9 @@ void Trace::set_hooks() {
   recorder_.opens = is_traced_through;
   recorder_.runs_outside = [this](const CallArgs& call) {
     keep_lazy_numbers(call);
+    if (asserts_arguments(call, *env_)) return run_meta(call), symbols_.emit_asserts(), true;
     turns_.expect(call.op->id);
-    inputs_.check_leaf_writes(call);
+    check_writes_to_tape(inputs_, recorder_, call);
     if (inputs_.meets_lent_memory(call))
       break_because(message("{} gets memory that another tensor lies in", call.op->name));
     if (!stays_outside(*call.op, fullgraph) && !cuts_history(*this, call)) return false;
@@ -210,18 +212,14 @@ void Trace::break_because(std::string reason) {
   flush();
 }
 
-// `origin`: of the tensor that is looked at; of the outputs so far, `n_made`, it may be one of `last`.
-static void note_look_at(Segment& last, const ValueOrigin* origin, uint32_t n_made) {
-  if (!origin || origin->kind != ValueOrigin::Kind::graph) return;
-  size_t n_before = n_made - last.n_outputs;
-  if (origin->index >= n_before) last.looked_at = last.graph->outputs()[origin->index - n_before];
-}
-
 const Tensor& Trace::observe(const Tensor& fake, std::string_view what,
                              std::source_location where) {
+  const ValueId looked_at = recorder_.owns(fake) ? recorder_.value_of(fake) : no_value;
+  const size_t n_segments = recording_.segments.size();
   graph_break(what, where, {.looks = true});
-  if (!recording_.segments.empty())
-    note_look_at(recording_.segments.back(), inputs_.known_origin(fake), n_made_);
+  if (recording_.segments.size() > n_segments && looked_at != no_value &&
+      recording_.segments.back().graph->value(looked_at).source == ValueSource::node)
+    recording_.segments.back().looked_at = looked_at;
   const Tensor& real = concrete_of(fake);
   ensure(real.defined(), "a segment has run without giving a value that is alive");
   return real;
@@ -294,17 +292,21 @@ void Trace::flush() {
     env_->set_rules({});  // what lowering asks for has no place to be asserted at
     std::vector<int64_t> words = symbols_.words(*segment.graph);
     auto code = [&] { segment.code = run_segment_(segment, heads, words, results); };
-    failure = run_or_rescue(code, segment.graph, heads, words, results);
+    failure = run_or_rescue(code, segment, heads, words, results);
     symbols_.take_rules();
   }
   if (failure) recording_.why_not_followed = "an operation has failed";
   turns_.add(segment.graph);
   recording_.segments.push_back(std::move(segment));
   inputs_.written.clear();
-  for (size_t i = 0; i < n_alive; ++i) {
-    impl_of(alive[i])->ensure_extra().concrete = results[i];
-    if (results[i].defined() && results[i].requires_grad()) mark_requires_grad(alive[i], true);
-    inputs_.set_origin(alive[i], {ValueOrigin::Kind::graph, n_made_++});
+  for (size_t i = 0; i < n_alive; ++i, ++n_made_) {
+    // What came in and was written, or given back by an operation, is the object that it was.
+    Tensor& real = impl_of(alive[i])->ensure_extra().concrete;
+    if (!real.defined()) {
+      real = results[i];
+      inputs_.set_origin(alive[i], {ValueOrigin::Kind::graph, n_made_});
+    }
+    if (real.defined() && real.requires_grad()) mark_requires_grad(alive[i], true);
   }
   if (!failure) symbols_.learn(shown, std::span<const Tensor>(results).subspan(n_alive));
   inputs_.restart();
@@ -401,9 +403,9 @@ void Trace::failed() {
     if (real.defined()) escape(fake, real, inputs_.is_made_here(fake));
     return real.defined();
   });
-  give_back_variables(inputs_, *body_, kept);
+  give_up(inputs_, *body_, kept);
   gradients_.leave_computed();
-  if (failure) std::rethrow_exception(failure);
+  if (failure && !ends_thread()) std::rethrow_exception(failure);
 }
 
 Recording Trace::finish(const BodyResults& results) {

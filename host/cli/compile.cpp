@@ -4,9 +4,9 @@
 #include "backend/backend.h"
 #include "core/error.h"
 
-#include <filesystem>
-
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 namespace tenon::cli {
 
@@ -17,6 +17,20 @@ struct CompileOptions {
   InputOptions inputs;
   ModelOptions options;
 };
+
+// Which processors there are is known to the backend: one that it refuses is a wrong value.
+LoadedModel compiled(const CompileOptions& options, const std::string& backend) {
+  try {
+    LoadedModel model = load_model(options.model, options.options, backend);
+    model.runner->compile(make_leaves(model, or_recorded(options.inputs, options.model)));
+    return model;
+  } catch (const BackendError& error) {
+    if (options.cpu.empty() || error.status() != TN_INVALID_ARGUMENT) throw;
+    std::string_view text = error.what();
+    text.remove_prefix(std::min(text.size(), name_of(error.code()).size() + 2));
+    fail("--cpu {}: {}", options.cpu, text);
+  }
+}
 
 int compile(CompileOptions options, const Globals& globals) {
   if (globals.json) leave_stdout_to_json();
@@ -29,8 +43,7 @@ int compile(CompileOptions options, const Globals& globals) {
   std::string backend = backend_names(given)[0];
   if (!options.cpu.empty()) options.options.options_toml = message("cpu = \"{}\"\n", options.cpu);
 
-  LoadedModel model = load_model(options.model, options.options, backend);
-  model.runner->compile(make_leaves(model, or_recorded(options.inputs, options.model)));
+  LoadedModel model = compiled(options, backend);
   model.runner->save(options.output);
 
   auto bytes = static_cast<int64_t>(std::filesystem::file_size(options.output));

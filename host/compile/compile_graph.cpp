@@ -11,6 +11,7 @@
 #include "compile/staged_graph.h"
 #include "compile/tell_unit.h"
 #include "core/dispatch.h"
+#include "core/threads/cancellation_off.h"
 #include "graph/text/print.h"
 #include "report/compile_record.h"
 #include "report/events.h"
@@ -70,6 +71,7 @@ std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
 
 std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
                                         const CompileGraphOptions& options) {
+  const CancellationOff until_compiled;
   AutocastState autocast = autocast_in_effect();
   BelowAutocast casts_are_recorded;
   BackendInfo backend =

@@ -2,7 +2,7 @@
 #include "core/error.h"
 
 #include "core/edit_distance.h"
-
+#include "core/symbols_in_errors.h"
 #include "core/utf8.h"
 
 #include <algorithm>
@@ -10,6 +10,8 @@
 #include <cstdio>
 
 namespace tenon {
+
+std::string (*explain_symbols_slot)(FunctionRef<std::string()>) = nullptr;
 
 std::string_view name_of(ErrorCode code) {
   switch (code) {
@@ -83,7 +85,8 @@ std::string format_message(std::string_view pattern, std::initializer_list<Messa
 
 void throw_user_error(ErrorCode code, std::string_view pattern,
                       std::initializer_list<MessageArg> args) {
-  throw UserError(code, format_message(pattern, args));
+  auto write = [&] { return format_message(pattern, args); };
+  throw UserError(code, explain_symbols_slot ? explain_symbols_slot(write) : write());
 }
 
 }  // namespace detail

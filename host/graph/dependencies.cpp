@@ -103,24 +103,4 @@ bool Dependencies::leaves_and_returns(const std::vector<bool>& inside, NodeId& n
   return false;
 }
 
-namespace {
-
-bool may_show_argument(const OpEntry& op) {
-  if (op.mutated_args & 1) return true;
-  bool is_view = op.tags & (TN_TAG_VIEW | TN_TAG_MAYBE_ALIAS);
-  return is_view && op.def->vjp.kind != Vjp::Kind::none;  // not detach
-}
-
-}  // namespace
-
-ValueId view_root(const Graph& graph, ValueId v) {
-  while (graph.value(v).source == ValueSource::node) {
-    const Node& node = graph.node(graph.value(v).source_index);
-    bool names_one = !node.args.empty() && node.args[0].tag == Tag::ref;
-    if (!names_one || !may_show_argument(entry_of(node.op))) break;
-    v = static_cast<ValueId>(node.args[0].payload);
-  }
-  return v;
-}
-
 }  // namespace tenon

@@ -34,9 +34,4 @@ class Dependencies {
   std::vector<NodeId> edges_;
 };
 
-/// The value that `v` is a view of, however many views and writes in place lie between, as far as the
-/// tape follows them; itself where it is none. What is written to one of the values that have a root in
-/// common gives all of them a history. Values that an op may or may not have copied are taken for views.
-ValueId view_root(const Graph& graph, ValueId v);
-
 }  // namespace tenon

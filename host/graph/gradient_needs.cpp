@@ -3,8 +3,8 @@
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/control_flow.h"
-#include "graph/dependencies.h"
 #include "graph/passes/aliasing.h"
+#include "graph/passes/view_root.h"
 #include "graph/record.h"
 #include "ops/forms/history.h"
 
@@ -48,7 +48,9 @@ class BodyNeeds {
     if (is_off || !results_need_gradient(op, node.args, needs_one)) return;
     if (ControlFlow kind = control_flow_of(op); kind != ControlFlow::none)
       return visit_control_flow(node, op, kind);
-    for (uint32_t r = 0; r < node.n_results; ++r) mark(node.first_result + r);
+    for (uint32_t r = 0; r < node.n_results; ++r)
+      if (result_needs_gradient(op, node.args, r, node.n_results, needs_one))
+        mark(node.first_result + r);
     for (size_t i = 0; i < node.args.size(); ++i)
       if (writes_history(op, i))
         for_each_value(node.args[i], [&](ValueId v) { mark_written(v, node.first_result); });
@@ -129,7 +131,7 @@ std::vector<bool> results_that_need_gradients(const CallArgs& call) {
 }
 
 void mark_relatives(GraphRecorder& recorder, const Tensor& given) {
-  auto root_of = [&](const Tensor& t) { return view_root(recorder.graph(), recorder.value_of(t)); };
+  auto root_of = [&](const Tensor& t) { return view_root(recorder, recorder.value_of(t)).value; };
   const ValueId root = root_of(given);
   for (const Tensor& t : recorder.live_fakes())
     if (shares_storage(t, given) && is_differentiable(t.dtype()) && root_of(t) == root)
@@ -161,7 +163,11 @@ void pass_requires_grad(GraphRecorder& recorder, const CallArgs& call,
         mark(written);
         if (is_first) mark_relatives(recorder, written);
       });
-  each_result(call, [&](const Tensor& t, uint32_t) { mark(t); });
+  uint32_t n_results = 0;
+  each_result(call, [&](const Tensor&, uint32_t) { ++n_results; });
+  each_result(call, [&](const Tensor& t, uint32_t r) {
+    if (result_needs_gradient(*call.op, fake_args, r, n_results, needs_one)) mark(t);
+  });
 }
 
 }  // namespace tenon

@@ -10,6 +10,7 @@
 
 #include <tenon/autograd.h>
 
+#include <algorithm>
 #include <atomic>
 
 namespace tenon {
@@ -302,6 +303,51 @@ void Interpreter::fill(Frame& frame, std::span<detail::TensorHead*> inputs,
       frame.numbers[v] = frame.evaluate(graph_->value(v).scalar);
 }
 
+namespace {
+
+constinit thread_local KnownWhenFailed* wanted_when_failed = nullptr;
+
+// What the node gives back as its first result; no_value where that is a tensor of its own.
+ValueId value_before(const Graph& graph, ValueId id) {
+  const GraphValue& value = graph.value(id);
+  if (value.source != ValueSource::node) return no_value;
+  const Node& node = graph.node(value.source_index);
+  int8_t arg = entry_of(node.op).returned_arg;
+  bool gives_back = arg >= 0 && id == node.first_result && node.args[arg].tag == Tag::ref;
+  return gives_back ? static_cast<ValueId>(node.args[arg].payload) : no_value;
+}
+
+}  // namespace
+
+KnownWhenFailed::KnownWhenFailed(std::span<Tensor> outputs)
+    : outer_(std::exchange(wanted_when_failed, this)), outputs_(outputs) {}
+KnownWhenFailed::KnownWhenFailed(std::span<Tensor> outputs, const void* given)
+    : KnownWhenFailed(outputs) {
+  go_on_ = given && outer_ && outer_->outputs_.data() == given;
+  if (!go_on_) outputs_ = {};
+}
+KnownWhenFailed::~KnownWhenFailed() {
+  wanted_when_failed = outer_;
+  if (!go_on_ || !are_given_) return;
+  std::ranges::move(outputs_, outer_->outputs_.begin());
+  outer_->are_given_ = true;
+  outer_->graph_writes_ = graph_writes_;
+}
+
+// Nodes that have not run have released nothing.
+void Interpreter::give_known(const Frame& frame, std::span<Tensor> outputs) const {
+  KnownWhenFailed* wanted = wanted_when_failed;
+  if (!wanted || outputs.empty() || wanted->outputs_.data() != outputs.data()) return;
+  wanted->are_given_ = true;
+  wanted->graph_writes_ =
+      std::ranges::any_of(graph_->nodes(), [](const Node& n) { return written_args(n) != 0; });
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    ValueId id = graph_->outputs()[i];
+    while (id != no_value && !frame.tensors[id].defined()) id = value_before(*graph_, id);
+    outputs[i] = id == no_value ? Tensor() : frame.tensors[id];
+  }
+}
+
 void Interpreter::run(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
                       std::span<Tensor> outputs, bool steal, const Symbols* outer) const {
   ensure(inputs.size() == graph_->inputs().size() && outputs.size() == graph_->outputs().size(),
@@ -310,7 +356,12 @@ void Interpreter::run(std::span<detail::TensorHead*> inputs, std::span<const int
   if (!frame) frame = std::make_unique<Frame>(*graph_);
   frame->outer = outer;
   fill(*frame, inputs, syms, steal);
-  for (const Step& step : steps_) run_step(step, *frame);
+  try {
+    for (const Step& step : steps_) run_step(step, *frame);
+  } catch (...) {
+    give_known(*frame, outputs);
+    throw;
+  }
   for (size_t i = 0; i < outputs.size(); ++i) {
     ValueId id = graph_->outputs()[i];
     if (id == no_value) continue;

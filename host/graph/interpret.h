@@ -59,6 +59,7 @@ class Interpreter {
   void fill(Frame& frame, std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             bool steal) const;
   void run_step(const Step& step, Frame& frame) const;
+  void give_known(const Frame& frame, std::span<Tensor> outputs) const;
   void call(const Step& step, const Value* args, uint32_t n_args, std::span<Value> results,
             Frame& frame) const;
 
@@ -68,6 +69,27 @@ class Interpreter {
   std::vector<ValueId> held_to_the_end_;
   std::unique_ptr<IdleFrame> idle_;
   NodeObserver observer_;
+};
+
+/// While one lives, a run of its thread into `outputs` that throws gives the tensors among them that
+/// are known by then; what nodes to come would have written is as it was before them. The others are
+/// undefined.
+class KnownWhenFailed {
+ public:
+  explicit KnownWhenFailed(std::span<Tensor> outputs);
+  /// What comes into `outputs` goes on to those of the one around it, if these are at `given`.
+  KnownWhenFailed(std::span<Tensor> outputs, const void* given);
+  ~KnownWhenFailed();
+  KnownWhenFailed(const KnownWhenFailed&) = delete;
+  /// Whether such a run has thrown, of a graph that writes: a functional one does not say which of
+  /// its values are one tensor.
+  bool are_all_given() const { return are_given_ && graph_writes_; }
+
+ private:
+  friend Interpreter;
+  KnownWhenFailed* outer_;
+  std::span<Tensor> outputs_;
+  bool go_on_ = false, are_given_ = false, graph_writes_ = false;
 };
 
 /// The 0-dim tensor that stands for a number among outputs: i64, f64 or bool.

@@ -12,6 +12,7 @@
 #include "graph/memory_budget.h"
 #include "graph/meta_cache.h"
 #include "graph/metas_of_parts.h"
+#include "graph/passes/view_root.h"
 #include "graph/symbol_use.h"
 #include "ops/decompose.h"
 #include "ops/foreign_results.h"
@@ -421,6 +422,17 @@ std::shared_ptr<Graph> GraphRecorder::finish(std::span<const Tensor> outputs) {
     graph_->value(v).alias_group = at->second;
   }
   return graph_;
+}
+
+ViewRoot view_root(const GraphRecorder& recorder, ValueId v) {
+  auto memory_of = [&ids = recorder.storage_ids_](ValueId value) {
+    return value < ids.size() ? ids[value] : 0;
+  };
+  auto share_memory = [&](ValueId a, ValueId b) {
+    return memory_of(a) && memory_of(a) == memory_of(b);
+  };
+  return view_root(
+      {recorder.graph(), recorder.values_before(), recorder.grad_enabled(), share_memory}, v);
 }
 
 int32_t region_of(const Node& node) {

@@ -15,6 +15,8 @@
 
 namespace tenon {
 
+struct ViewRoot;
+
 /// The fakes of a trace that a handle can still reach.
 std::vector<Tensor> tensors_of(const TraceLife& life);
 
@@ -49,6 +51,7 @@ class GraphRecorder {
   /// on, except inputs where they are to be kept, as they came in. Gives the graph so far.
   std::shared_ptr<const Graph> restart(bool keeps_inputs = false);
   Graph& graph() { return *graph_; }
+  const Graph& graph() const { return *graph_; }
   const std::shared_ptr<ShapeEnv>& shape_env() const { return graph_->shape_env; }
 
   /// How many references to `fake` the recorder itself holds.
@@ -107,6 +110,7 @@ class GraphRecorder {
   std::string module_path;  ///< likewise
 
  private:
+  friend ViewRoot view_root(const GraphRecorder& recorder, ValueId v);
   void append(const CallArgs& call, std::span<const Value> fake_args);
   bool run_meta_of(const CallArgs& call, std::span<const Value> fake_args);
   using NodeArgs = InlineVector<Value, 12>;
@@ -128,6 +132,8 @@ class GraphRecorder {
   bool grad_enabled_ = thread_modes.grad_enabled;
 };
 
+/// Of a value of what is being recorded.
+ViewRoot view_root(const GraphRecorder& recorder, ValueId v);
 /// What a view is given, its base and the other views of that have, too: those of the recorder's fakes
 /// need a gradient that are views of one tensor with `given`.
 void mark_relatives(GraphRecorder& recorder, const Tensor& given);

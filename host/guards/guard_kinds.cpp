@@ -49,6 +49,7 @@ TensorGuard recorded_guard(const GuardedCall& call, size_t index) {
   g.defined = real.defined();
   if (!g.defined) return g;
   g = guard_of(real);
+  g.requires_grad = call.needs_grad[index];
   g.any_requires_grad = call.any_requires_grad;
   const Dims &sizes = call.metas[index].sizes, &strides = call.metas[index].strides;
   for (size_t d = 0; d < sizes.size() && d < 64; ++d) {

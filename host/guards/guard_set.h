@@ -63,8 +63,9 @@ struct NumberGuard {
 /// What a recording knows of its call: the arguments, and what of them are symbols.
 struct GuardedCall {
   const detail::Leaves& leaves;
-  std::span<const TensorMeta> metas;  ///< by tensor leaf, as it came in
-  std::span<const Number> numbers;    ///< by number leaf
+  std::span<const TensorMeta> metas;    ///< by tensor leaf, as it came in
+  const std::vector<bool>& needs_grad;  ///< likewise: the body may have given it a history
+  std::span<const Number> numbers;      ///< by number leaf
   const ShapeEnv& env;
   bool any_requires_grad = false;           ///< requires_grad of the arguments does not count
   std::span<const uint32_t> by_place = {};  ///< tensor leaves that the body looks at by place

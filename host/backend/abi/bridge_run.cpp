@@ -60,6 +60,7 @@ tn_status* call_host_artifact(tn_artifact* a, tn_call* call) {
     for (uint32_t i = 0; i < call->n_inputs; ++i) check_alive(call->inputs[i]);
     detail::ResultTensors outputs;
     outputs.grow_to(call->n_outputs);
+    KnownWhenFailed known(outputs.span(), call->outputs);
     auto** heads = reinterpret_cast<detail::TensorHead**>(call->inputs);
     bool steal = (call->flags & TN_CALL_STEAL_INPUTS) != 0;
     if (steal && is_counting_held())

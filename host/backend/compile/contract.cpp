@@ -9,6 +9,7 @@
 #include "graph/control_flow.h"
 #include "graph/passes/aliasing.h"
 #include "ops/custom_op.h"
+#include "ops/forms/history.h"
 #include "ops/op_table.h"
 
 #include <algorithm>
@@ -85,16 +86,24 @@ class Histories {
   bool needs(ValueId v) const { return graph_.value(v).flags.requires_grad; }
 
   void visit(const Node& node) {
+    const OpEntry& op = entry_of(node.op);
     std::set<uint32_t> all;
-    for (const Value& a : node.args)
+    auto add = [&](const Value& a) {
       for_each_value(a, [&](ValueId v) { all.insert(inputs_[v].begin(), inputs_[v].end()); });
-    if (all.empty()) return;
+      return false;
+    };
     auto lead = [&](ValueId v) {
       if (needs(v)) inputs_[v].insert(all.begin(), all.end());
     };
-    for (uint32_t r = 0; r < node.n_results; ++r) lead(node.first_result + r);
+    for (uint32_t r = 0; r < node.n_results; ++r) {
+      all.clear();
+      static_cast<void>(result_needs_gradient(op, node.args, r, node.n_results, add));
+      lead(node.first_result + r);
+    }
+    all.clear();
+    std::ranges::for_each(node.args, add);
     for (size_t i = 0; i < node.args.size(); ++i)
-      if (entry_of(node.op).mutated_args >> i & 1) for_each_value(node.args[i], lead);
+      if (op.mutated_args >> i & 1) for_each_value(node.args[i], lead);
   }
 
   const Graph& graph_;

@@ -96,8 +96,8 @@ bool Follower::takes(const CallArgs& call) {
     if (thread_modes.follower != this) return false;  // their copies were the first difference
   }
   if (is_off_path_) return false;
-  if (call.op->mutated_args && thread_modes.grad_enabled && !is_on_tape())
-    check_leaf_writes(walk_.at(), call);
+  // An assertion is no step of a path: the numbers of this run answer it.
+  if (call.op->id == OpId::aten__assert_scalar_default) return run_meta(call), true;
   auto fits = [&] { return walk_.at().fits_step(call); };
   if (fits()) return answer(call), true;
   if (runs_outside(call)) return true;
@@ -140,6 +140,7 @@ static void track_views_of_fakes(const Walk& walk, const CallArgs& call) {
 // The tape asks what is a view of what, and whether it was written. Real tensors are, once the code has
 // run.
 void Follower::answer(const CallArgs& call) {
+  if (call.op->mutated_args) check_writes(walk_.at(), walk_.at().next_step() + 1);
   walk_.at().give_results(call);
   if (!is_on_tape()) return;
   if (forgets_history(*call.op)) return forget_history(*call.args[0].as<Tensor>());
@@ -163,6 +164,8 @@ bool Follower::takes_unit(OpUnit& unit) {
     open_unit_step_ = walk_.at().next_step();
     return false;
   }
+  if (!walk_.path().written_inputs().empty())
+    check_writes(walk_.at(), walk_.path().unit_at(walk_.at().next_step())->end_step);
   walk_.at().pass_unit(unit);
   return true;
 }

@@ -3,8 +3,9 @@
 
 #include "autograd/view.h"
 #include "capture/memory_of_inputs.h"
-#include "core/tensor/each_tensor.h"
-#include "ops/forms/history.h"
+#include "graph/record.h"
+
+#include <algorithm>
 
 namespace tenon {
 
@@ -35,18 +36,19 @@ bool lies_in(const Position& at, const Tensor& real, const Tensor& fake) {
   return does;
 }
 
-void check_leaf_writes(const Position& at, const CallArgs& call) {
-  if (forgets_history(*call.op)) return;
+void check_writes(const Position& at, size_t end) {
+  const std::span written = at.path().written_inputs();
+  auto one = std::ranges::lower_bound(written, at.next_step(), {}, &Path::WrittenInput::step);
+  if (one == written.end() || one->step >= end) return;
   PauseRecording as_they_are;  // a tensor that the body gives a history is no leaf any more
-  auto look_at = [&](const Tensor& t) {
-    if (!t.defined() || !t.requires_grad()) return;
-    if (!t.is_fake()) return autograd::check_write(t, call.op->name);
-    each_in_memory_of(at, t, [&](const Tensor& given, const Tensor&) {
-      autograd::check_write(given, call.op->name);
-    });
-  };
-  for (uint32_t i = 0; i < call.n_args; ++i)
-    if (call.op->mutated_args >> i & 1) each_tensor(call.args[i], look_at);
+  for (; one != written.end() && one->step < end; ++one) {
+    const Tensor& real = at.real_of(one->object);
+    const std::string& op = at.path().steps()[one->step].op->name;
+    if (one->is_view)
+      autograd::check_write_of_view(real, /*from_no_grad=*/false, op);
+    else
+      autograd::check_write(real, op);
+  }
 }
 
 int64_t offset_of(const Position& at, const Tensor& fake) {

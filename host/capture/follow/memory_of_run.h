@@ -7,9 +7,9 @@ namespace tenon {
 
 /// Whether a tensor of the call lies in the memory that the fake stands for.
 bool lies_in(const Position& at, const Tensor& real, const Tensor& fake);
-/// Throws UserError where an operation writes a leaf that needs a gradient, or a view of one: it may
-/// have come for what was no leaf.
-void check_leaf_writes(const Position& at, const CallArgs& call);
+/// Throws UserError where one of the steps up to `end`, the next ones, writes what must not be written
+/// with gradients on: no guard asks whether what comes is a leaf, or a view that was made without.
+void check_writes(const Position& at, size_t end);
 /// Where the tensor begins that the fake stands for.
 int64_t offset_of(const Position& at, const Tensor& fake);
 

@@ -6,9 +6,10 @@
 #include "capture/renamed.h"
 #include "core/dispatch.h"
 #include "core/sym/shape_env.h"
-#include "graph/dependencies.h"
 #include "graph/hash.h"
+#include "graph/passes/view_root.h"
 #include "graph/symbol_use.h"
+#include "ops/forms/history.h"
 
 #include <algorithm>
 #include <set>
@@ -195,33 +196,66 @@ void Path::add_steps(const Part& part, uint32_t number, std::span<const ValueId>
       object_of_[value] = object;
       numbers_of_values_[value] = current_[object] = value;
     }
-    auto fact = node.facts.find("grad");
-    bool grad = n < grads_on.size()        ? grads_on[n]
-                : fact == node.facts.end() ? thread_modes.grad_enabled
-                                           : fact->second == "on";
+    bool grad =
+        n < grads_on.size() ? grads_on[n] : is_grad_enabled_at(node, thread_modes.grad_enabled);
     steps_.push_back({&entry_of(node.op), number, n, static_cast<uint32_t>(n_args_),
                       static_cast<uint32_t>(node.args.size()), part.first_value + node.first_result,
                       node.n_results, in_place, grad});
     n_args_ += node.args.size();
+    if (grads_on.empty() && grad) add_written_inputs(part, node, values_before);
     if (in_place >= 0)
-      add_given_histories(graph, part.first_value, values_before[node.first_result],
-                          node.first_result);
+      add_given_histories(graph, part.first_value, values_before, node.first_result);
   }
+}
+
+static ViewRoot root_in(const Graph& graph, std::span<const ValueId> values_before, ValueId v) {
+  auto share_memory = [&](ValueId a, ValueId b) {
+    uint32_t group = graph.value(a).alias_group;
+    return group && group == graph.value(b).alias_group;
+  };
+  return view_root({graph, values_before, thread_modes.grad_enabled, share_memory}, v);
 }
 
 // By the last step, where it is the first that gives the object a history which it writes: as the
 // recorder does.
-void Path::add_given_histories(const Graph& graph, ValueId first, ValueId before, ValueId written) {
+void Path::add_given_histories(const Graph& graph, ValueId first,
+                               std::span<const ValueId> values_before, ValueId written) {
   auto needs = [&](ValueId v) { return graph.value(v).flags.requires_grad; };
+  const ValueId before = values_before[written];
   if (before == no_value || needs(before) || !needs(written)) return;
   const uint32_t group = graph.value(written).alias_group;
-  const ValueId root = view_root(graph, written);
+  auto root_of = [&](ValueId v) { return root_in(graph, values_before, v).value; };
+  const ValueId root = root_of(written);
   for (ValueId v = 0; group && v < written; ++v) {
     uint32_t object = object_of_[first + v];
     bool is_relative = object != no_object && graph.value(v).alias_group == group &&
-                       is_differentiable(graph.value(v).meta.dtype) && view_root(graph, v) == root;
+                       is_differentiable(graph.value(v).meta.dtype) && root_of(v) == root;
     if (is_relative) given_histories_.push_back({static_cast<uint32_t>(steps_.size() - 1), object});
   }
+}
+
+// By the last step.
+void Path::add_written_inputs(const Part& part, const Node& node,
+                              std::span<const ValueId> values_before) {
+  const OpEntry& op = entry_of(node.op);
+  if (!op.mutated_args || forgets_history(op)) return;
+  const Graph& graph = *part.graph;
+  auto add = [&](ValueId v) {
+    if (!is_differentiable(graph.value(v).meta.dtype) ||
+        was_written_with_grad(graph, values_before, thread_modes.grad_enabled, v))
+      return;
+    ViewRoot root = root_in(graph, values_before, v);
+    uint32_t object = object_of_[part.first_value + root.value];
+    if (graph.value(root.value).source != ValueSource::input || object == no_object) return;
+    auto is_known = [&](const WrittenInput& known) {
+      return known.step >= part.first_step && known.object == object &&
+             known.is_view == root.is_view;
+    };
+    if (std::ranges::none_of(written_inputs_, is_known))
+      written_inputs_.push_back({steps_.size() - 1, object, root.is_view});
+  };
+  for (size_t i = 0; i < node.args.size() && i < 64; ++i)
+    if (op.mutated_args >> i & 1) for_each_value(node.args[i], add);
 }
 
 void Path::add_units(const Part& part, std::span<const RecordedUnit> units) {

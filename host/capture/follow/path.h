@@ -52,6 +52,13 @@ class Path {
   struct GivenHistory {
     uint32_t step, object;
   };
+  /// With gradients on, a step writes this object, an argument or a captured tensor or what an
+  /// earlier part has made, or a view of it; the first such step of a part. Without a tape.
+  struct WrittenInput {
+    size_t step;
+    uint32_t object;
+    bool is_view;
+  };
   /// A tensor that the body may hold.
   struct Object {
     ValueId value;            ///< its first one
@@ -112,6 +119,7 @@ class Path {
   std::span<const Object> objects() const { return objects_; }
   std::span<const BodyNumber> numbers() const { return numbers_; }
   std::span<const GivenHistory> given_histories() const { return given_histories_; }
+  std::span<const WrittenInput> written_inputs() const { return written_inputs_; }
   /// The unit that begins with a step, or null.
   const Unit* unit_at(size_t step) const;
   size_t n_slots() const { return n_slots_; }
@@ -156,7 +164,10 @@ class Path {
   void add_last_uses(Part& part);
   void add_steps(const Part& part, uint32_t number, std::span<const ValueId> values_before,
                  const std::vector<bool>& grads_on);
-  void add_given_histories(const Graph& graph, ValueId first, ValueId before, ValueId written);
+  void add_given_histories(const Graph& graph, ValueId first,
+                           std::span<const ValueId> values_before, ValueId written);
+  void add_written_inputs(const Part& part, const Node& node,
+                          std::span<const ValueId> values_before);
   void add_units(const Part& part, std::span<const RecordedUnit> units);
   void add_arguments(const GuardSet& guards);
   void keep_units_without_numbers();
@@ -174,6 +185,7 @@ class Path {
   std::vector<BodyNumber> numbers_;
   std::vector<Unit> units_;                    // by first step
   std::vector<GivenHistory> given_histories_;  // by step
+  std::vector<WrittenInput> written_inputs_;   // likewise
   size_t n_slots_ = 0, n_args_ = 0;
   const uint64_t number_;
   static constexpr uint64_t no_path = ~uint64_t{0};

@@ -16,6 +16,7 @@ SlotGuard::SlotGuard(const ImplicitInput& met)
     : TensorGuard(guard_of(met.tensor)),
       is_wrapped_number(met.is_wrapped_number),
       dense(met.dense) {
+  requires_grad = met.needs_grad;
   free_sizes = met.free_sizes;
   if (met.is_by_place) offset = met.tensor.storage_offset();
   for (DenseStep step : dense) free_strides |= uint64_t{1} << step.outer;

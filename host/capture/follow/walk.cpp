@@ -188,8 +188,7 @@ void Walk::run_segment(const SegmentCalls& calls) {
     const autograd::TapeRequests asked = requests_to(part, *this);
     autograd::RequestsOfCall brings(asked);
     auto code = [&] { calls.run(*code_, inputs_.span(), symbols_.span(), outputs.span()); };
-    failure =
-        run_or_rescue(code, part.segment->graph, inputs_.span(), symbols_.span(), outputs.span());
+    failure = run_or_rescue(code, *part.segment, inputs_.span(), symbols_.span(), outputs.span());
   }
   Tensor* made = outputs.data();
   for (uint32_t object : part.outputs) {

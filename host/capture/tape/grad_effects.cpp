@@ -183,6 +183,17 @@ void note_need(const Tensor& t) {
   ChangesOfRun::note([t = Tensor(t), before = t.requires_grad()] { t.requires_grad_(before); });
 }
 
+// A view that was made before its base was written asks the base what it needs. Those of `real`, which
+// needs a gradient from here on, or none.
+void renew_needs_of_views(Trace& trace, const Tensor& real, bool value) {
+  std::vector<Tensor> fakes = trace.held_fakes();
+  PauseRecording as_they_are;
+  real.requires_grad_(value);
+  for (const Tensor& fake : fakes)
+    if (const Tensor& behind = concrete_of(fake); behind.defined() && shares_storage(behind, real))
+      mark_requires_grad(fake, behind.requires_grad());
+}
+
 // A body that is followed reads what is there; what it leaves goes there when its code has run.
 void touch_followed(Follower& follower, const Tensor& leaf, bool reads) {
   TouchedGradients& gradients = follower.gradients();
@@ -247,8 +258,11 @@ const bool installed_grad_effects = [] {
     BodyScope::check("requires_grad_() begins a history");
     if (!trace->is_on_tape() && trace->fullgraph) start_tape(*trace);
     if (!trace->is_on_tape()) change_needs(*trace, "requires_grad_()", where);
-    if (!t.is_fake()) return set_need(trace->inputs(), t, value);
-    if (const Tensor& real = concrete_of(t); real.defined()) real.requires_grad_(value);
+    const Tensor real = t.is_fake() ? concrete_of(t) : t;
+    if (!t.is_fake()) set_need(trace->inputs(), t, value);
+    if (!real.defined()) return;
+    if (t.is_fake()) real.requires_grad_(value);
+    if (!trace->is_on_tape()) renew_needs_of_views(*trace, real, value);
   };
   autograd::leave_recording_slot = [](const char* what, std::source_location where,
                                       std::vector<Tensor>& tensors,

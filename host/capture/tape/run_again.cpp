@@ -7,6 +7,7 @@
 #include "graph/record.h"
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -42,7 +43,10 @@ std::string own_text(const Error& error) {
 
 }  // namespace
 
+bool ends_thread() { return !std::current_exception(); }
+
 std::optional<RunsAsItIs> hidden_refusal() {
+  if (ends_thread()) return std::nullopt;
   try {
     throw;
   } catch (const Error& error) {

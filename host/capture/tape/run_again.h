@@ -38,6 +38,10 @@ struct RunsAsItIs : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// In a catch (...): whether it is no exception, but the unwinding of a thread that ends itself or is
+/// cancelled. That has to go on, and is thrown on from that handler itself: one more would end it.
+bool ends_thread();
+
 /// While an error is handled: what stands for it where it says that the body cannot be recorded, and
 /// dynamo.suppress_errors hides that. Nothing for errors of the body's own.
 std::optional<RunsAsItIs> hidden_refusal();

@@ -3,7 +3,7 @@
 // Problem: a body writes `row`, an argument or a captured tensor, with a value that needs a gradient.
 // Then `table`, of which it is a view, needs one as well, and so does what the body makes of it. How
 // tensors of the program are views of one another is no part of a recording. Model: the tape tells it
-// of the real tensors; fakes of the body are views by their nodes (graph/dependencies.h). No guard does,
+// of the real tensors; fakes of the body are views by their nodes (graph/passes/view_root.h). No guard does,
 // so that such a body is recorded on every call.
 #pragma once
 

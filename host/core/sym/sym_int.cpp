@@ -9,6 +9,7 @@
 #include "core/sym/sym_cache.h"
 #include "core/sym/sym_simplify.h"
 #include "core/sym/symbol_numbers.h"
+#include "core/symbols_in_errors.h"
 
 #include <algorithm>
 
@@ -181,11 +182,50 @@ void sym_check(SymBool condition, const char* message) {
   trace_of(condition.expr(), "condition").check(condition.expr(), message);
 }
 
-std::string symbolic_text(SymInt value) {
-  return value.is_symbolic() ? symbol_text(value.expr()) : std::to_string(value.word());
+namespace {
+
+thread_local constinit std::vector<const Expr*>* told_symbols = nullptr;
+
+std::string told_text(const Expr* expr) {
+  if (told_symbols)
+    for (const Expr* symbol : free_symbols(expr))
+      if (std::ranges::find(*told_symbols, symbol) == told_symbols->end())
+        told_symbols->push_back(symbol);
+  return symbol_text(expr);
 }
-std::string symbolic_text(SymBool value) { return symbol_text(as_expr(value)); }
-std::string symbolic_text(SymFloat value) { return symbol_text(as_expr(value)); }
+
+std::string number_text(const SymValue& value) {
+  return value.kind == ExprKind::real ? message("{}", value.real()) : std::to_string(value.word);
+}
+
+std::string with_sources(FunctionRef<std::string()> write) {
+  struct Told {
+    std::vector<const Expr*> symbols, *before = std::exchange(told_symbols, &symbols);
+    ~Told() { told_symbols = before; }
+  } told;
+  std::string text = write();
+  const ShapeEnv* env = current_shape_env();
+  std::string sources;
+  for (const Expr* symbol : told.symbols) {
+    if (!env || !env->owns(symbol)) continue;
+    const SymbolInfo& info = env->info(symbol);
+    if (!info.hint || info.source_text.empty() || text.find(info.source_text) != text.npos)
+      continue;
+    sources += message("{}{} is {} = {}", sources.empty() ? "; here " : ", ", info.name,
+                       info.source_text, number_text(*info.hint));
+  }
+  return text + sources;
+}
+
+const bool installed_sources = (explain_symbols_slot = &with_sources, true);
+
+}  // namespace
+
+std::string symbolic_text(SymInt value) {
+  return value.is_symbolic() ? told_text(value.expr()) : std::to_string(value.word());
+}
+std::string symbolic_text(SymBool value) { return told_text(as_expr(value)); }
+std::string symbolic_text(SymFloat value) { return told_text(as_expr(value)); }
 
 namespace {
 

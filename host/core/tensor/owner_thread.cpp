@@ -61,6 +61,12 @@ bool is_of_other_thread(const Tensor& fake) {
 }
 
 void require_own_fake(const Tensor& fake, std::string_view what) {
+  const TensorExtra* extra = impl_of(fake)->extra.get();
+  require(
+      !extra || extra->trace_id != lost_trace, ErrorCode::unsupported,
+      "{}: the tensor ({}) has no data: the call of a compiled callable that made it ended with "
+      "an error before it was computed; assign the tensor anew",
+      what, fake);
   require(!is_of_other_thread(fake), ErrorCode::unsupported,
           "{}: the tensor ({}) belongs to the body of a compiled callable that runs on another "
           "thread, and has no data yet; use it on the body's thread, or start the threads in a "

@@ -18,6 +18,14 @@ namespace tenon {
 
 /// Traces of frames have numbers from here on, those of recorders lower ones.
 constexpr uint64_t first_frame_trace = uint64_t{1} << 63;
+/// Of fakes whose call has failed before they were computed.
+constexpr uint64_t lost_trace = first_frame_trace - 1;
+inline void mark_lost(const Tensor& fake) {
+  TensorExtra& extra = impl_of(fake)->ensure_extra();
+  extra.leave_trace();
+  extra.life.reset();
+  extra.trace_id = lost_trace;
+}
 
 /// How many bodies this thread runs along paths.
 extern thread_local constinit int32_t n_bodies_along_paths;
@@ -30,7 +38,7 @@ void disown_traces(const void* recorder);
 
 /// Whether a body that another thread runs has made the fake.
 bool is_of_other_thread(const Tensor& fake);
-/// Throws UserError, which names `what`, for a fake of such a body.
+/// Throws UserError, which names `what`, for a fake of such a body, and for one that is lost.
 [[gnu::cold]] void require_own_fake(const Tensor& fake, std::string_view what);
 inline void require_own_thread(const Tensor& t, std::string_view what) {
   if (t.head() && t.head()->flags & TN_T_FAKE && !thread_modes.tracer) [[unlikely]]

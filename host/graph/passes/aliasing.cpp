@@ -114,16 +114,27 @@ static bool is_check(const OpEntry& op) {
          op.id == OpId::aten__assert_scalar_default;
 }
 
+static bool acts(const Node& node, bool checks) {
+  const OpEntry& op = entry_of(node.op);
+  return ((op.tags & TN_TAG_SIDE_EFFECT) && (checks || !is_check(op))) ||
+         std::ranges::find(node.args, Tag::opaque, &Value::tag) != node.args.end();
+}
+
+bool has_side_effects(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& node) {
+    return acts(node, /*checks=*/false) || std::ranges::any_of(node.args, [](const Value& a) {
+             return a.tag == Tag::graph && has_side_effects(*a.as<Graph>());
+           });
+  });
+}
+
 bool has_effects(const Graph& graph, bool random, bool checks) {
   AliasClasses classes(graph);
   for (const Node& node : graph.nodes()) {
-    const OpEntry& op = entry_of(node.op);
-    if ((op.tags & TN_TAG_SIDE_EFFECT) && (checks || !is_check(op))) return true;
-    if (random && draws_numbers(node)) return true;
+    if (acts(node, checks) || (random && draws_numbers(node))) return true;
     uint64_t written = written_args(node);
     for (size_t i = 0; i < node.args.size(); ++i) {
       const Value& arg = node.args[i];
-      if (arg.tag == Tag::opaque) return true;
       if (arg.tag == Tag::graph && has_effects(*arg.as<Graph>(), random, checks)) return true;
       bool writes_outside = false;
       if (i < 64 && (written >> i & 1))

@@ -49,6 +49,9 @@ bool is_pure(const Node& node);
 /// Whether running the node draws random numbers, also in its bodies or as an added op whose parts do.
 bool draws_numbers(const Node& node);
 bool draws_numbers(const Graph& graph);
+/// Whether running the graph acts on something besides tensors and the generator of random numbers;
+/// checks do not.
+bool has_side_effects(const Graph& graph);
 /// Whether running the graph does more than compute its outputs: effects, writes to inputs or
 /// constants, and, where they are asked for, random numbers and checks that may throw.
 bool has_effects(const Graph& graph, bool random, bool checks = true);

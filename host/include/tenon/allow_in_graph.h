@@ -55,7 +55,7 @@ constexpr const char* schema_type() {
     return "float";
   else if constexpr (std::is_same_v<U, Number>)
     return "Scalar";
-  else if constexpr (std::is_same_v<U, std::string_view>)
+  else if constexpr (std::is_same_v<U, std::string_view> || std::is_same_v<U, std::string>)
     return "str";
   else if constexpr (std::is_same_v<U, SymIntList>)
     return "SymInt[]";
@@ -132,7 +132,8 @@ class AllowedFunction<R, std::tuple<P...>> {
 };
 
 /// Makes `fn`, a function or lambda with parameters of known types, an operation called "ns::name" for
-/// the rest of the process. It takes tensors, lists of them, numbers, bools and texts, and gives a
+/// the rest of the process. It takes tensors, lists of them, numbers, bools and texts (std::string, or a
+/// view of one), and gives a
 /// tensor or a tuple of up to eight tensors, no list of them: their number is a part of the graph.
 /// Results share no memory with arguments. Throws UserError for a name that is taken or of another
 /// form. Any thread; `fn` may be called on any threads at once.

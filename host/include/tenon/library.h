@@ -126,6 +126,60 @@ struct OpArgument<std::optional<T>> {
   static OpValue to(const std::optional<T>& t) { return t ? OpArgument<T>::to(*t) : OpValue(); }
 };
 
+/// What a parameter of a function can take.
+enum class OpParameter : uint8_t {
+  tensor,
+  tensors,
+  integer,
+  real,
+  boolean,
+  number,
+  text,
+  integers,
+  reals,
+  booleans,
+  dtype,
+  device,
+  memory_format
+};
+template <class T>
+constexpr OpParameter op_parameter() {
+  if constexpr (std::is_same_v<T, Tensor>)
+    return OpParameter::tensor;
+  else if constexpr (std::is_same_v<T, std::vector<Tensor>> || std::is_same_v<T, TensorList>)
+    return OpParameter::tensors;
+  else if constexpr (op_integer<T> || std::is_same_v<T, SymInt>)
+    return OpParameter::integer;
+  else if constexpr (op_real<T>)
+    return OpParameter::real;
+  else if constexpr (std::is_same_v<T, bool>)
+    return OpParameter::boolean;
+  else if constexpr (std::is_same_v<T, Number>)
+    return OpParameter::number;
+  else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, std::string_view>)
+    return OpParameter::text;
+  else if constexpr (std::is_same_v<T, std::vector<double>>)
+    return OpParameter::reals;
+  else if constexpr (std::is_same_v<T, std::vector<bool>>)
+    return OpParameter::booleans;
+  else if constexpr (std::is_same_v<T, Dtype>)
+    return OpParameter::dtype;
+  else if constexpr (std::is_same_v<T, Device>)
+    return OpParameter::device;
+  else if constexpr (std::is_same_v<T, MemoryFormat>)
+    return OpParameter::memory_format;
+  else
+    return OpParameter::integers;
+}
+template <class T>
+struct WithoutOptional {
+  using Type = T;
+};
+template <class T>
+struct WithoutOptional<std::optional<T>> {
+  using Type = T;
+};
+
 template <class F>
 struct OpFunction : OpFunction<decltype(&F::operator())> {};
 template <class C, class R, class... P>
@@ -137,6 +191,13 @@ struct OpFunction<R (*)(P...)> {
   static constexpr size_t n = sizeof...(P);
   /// Leading `Tensor&` parameters: results to be filled.
   static constexpr size_t n_out = (size_t{0} + ... + (std::is_same_v<P, Tensor&> ? 1 : 0));
+  /// All others.
+  static std::vector<OpParameter> parameters() {
+    std::vector<OpParameter> all{
+        op_parameter<typename WithoutOptional<std::remove_cvref_t<P>>::Type>()...};
+    all.erase(all.begin(), all.begin() + n_out);
+    return all;
+  }
 };
 
 inline std::vector<Tensor> op_results(Tensor t) { return {std::move(t)}; }
@@ -227,7 +288,7 @@ class TENON_API VjpCtx {
 };
 
 /// One op being described; see the head of this file. Functions take the schema's arguments in
-/// order: Tensor, Number, int64_t, SymInt, double, bool, std::string_view, SymIntList,
+/// order: Tensor, Number, int64_t, SymInt, double, bool, std::string_view, std::string, SymIntList,
 /// std::vector<int64_t>, TensorList, Dtype, or std::optional of these. They may be called on any
 /// threads at once.
 class TENON_API OpBuilder {
@@ -250,6 +311,7 @@ class TENON_API OpBuilder {
   template <class F>
   OpBuilder& meta(F f) {
     meta_ = detail::returning(f);
+    functions_.push_back({"meta function", detail::OpFunction<F>::parameters()});
     return *this;
   }
   /// Computes on the CPU: returns the results, or fills leading `Tensor&` parameters.
@@ -259,12 +321,14 @@ class TENON_API OpBuilder {
       fill_ = detail::filling(f);
     else
       kernel_ = detail::returning(f);
+    functions_.push_back({"kernel", detail::OpFunction<F>::parameters()});
     return *this;
   }
   /// Calls other ops; backends that do not know this one see those.
   template <class F>
   OpBuilder& decomposition(F f) {
     decomposition_ = detail::returning(f);
+    functions_.push_back({"decomposition", detail::OpFunction<F>::parameters()});
     return *this;
   }
   /// From VjpCtx and the gradients of the results, those of the tensor arguments: one for each
@@ -301,6 +365,11 @@ class TENON_API OpBuilder {
   detail::ReturningFn meta_, kernel_, decomposition_;
   detail::FillingFn fill_;
   std::function<std::vector<Tensor>(const VjpCtx&, std::span<const Tensor>)> vjp_;
+  struct Function {
+    const char* what;
+    std::vector<detail::OpParameter> parameters;
+  };
+  std::vector<Function> functions_;  // to be held against the schema
 };
 
 /// The ops of one namespace, described by a function.
@@ -332,14 +401,18 @@ struct TENON_API LibraryInit {
 TENON_API std::vector<Tensor> call_added_op(const char* name, std::atomic<const void*>& found,
                                             std::span<OpValue> args);
 
+/// Throws UserError where a signature asks for more results than the op has given.
+TENON_API void require_results(const char* op, size_t signature, size_t given);
+
 template <class R>
-R result_of(std::vector<Tensor> results) {
+R result_of(const char* op, std::vector<Tensor> results) {
   if constexpr (std::is_same_v<R, std::vector<Tensor>>) {
     return results;
   } else if constexpr (std::is_same_v<R, Tensor>) {
     return results.empty() ? Tensor() : std::move(results[0]);
   } else if constexpr (!std::is_void_v<R>) {
-    return [&]<size_t... i>(std::index_sequence<i...>) { return R(std::move(results.at(i))...); }
+    require_results(op, std::tuple_size_v<R>, results.size());
+    return [&]<size_t... i>(std::index_sequence<i...>) { return R(std::move(results[i])...); }
     (std::make_index_sequence<std::tuple_size_v<R>>{});
   }
 }
@@ -365,7 +438,7 @@ class Op<R(A...)> {
   R operator()(A... args) const {
     std::array<detail::OpValue, sizeof...(A)> values{
         detail::OpArgument<std::remove_cvref_t<A>>::to(args)...};
-    return detail::result_of<R>(detail::call_added_op(name_, found_, values));
+    return detail::result_of<R>(name_, detail::call_added_op(name_, found_, values));
   }
 
  private:

@@ -16,15 +16,46 @@ inline bool forgets_history(const OpEntry& op) { return op.id == OpId::aten_deta
 /// What it does to its argument, and to what that stands for.
 void forget_history(const Tensor& self);
 
+/// Whether an op of the host takes no more of its other arguments than sizes and types: what it gives is
+/// `self`, or a view of it.
+inline bool gives_only_self(const OpEntry& op) {
+  if (op.id == OpId::aten_type_as_default) return true;
+  const Schema& schema = op.schema;
+  if (schema.args.empty() || schema.returns.size() != 1 || custom_op_of(op)) return false;
+  const AliasInfo& self = schema.args[0].alias;
+  return !self.before.empty() && !self.mutated && self.before == schema.returns[0].alias.before;
+}
+
 /// Whether what an op gives needs a gradient; `needs` says it of an argument. One that the op only
-/// compares with another does not count.
+/// compares with another, or whose sizes or type alone it takes, does not count.
 template <class F>
 bool results_need_gradient(const OpEntry& op, std::span<const Value> args, const F& needs) {
   if (op.def->vjp.kind == Vjp::Kind::none) return false;
+  if (gives_only_self(op)) return needs(args[0]);
   int compared = op.def->tags & OpTags::compares_target ? op.schema.find_arg("target") : -1;
   for (size_t i = 0; i < args.size(); ++i)
     if (static_cast<int>(i) != compared && needs(args[i])) return true;
   return false;
+}
+
+/// Of an argument, what result `r` of `n` comes from: where an op of the host takes lists and gives one,
+/// each element comes from those at its place.
+inline Value argument_of_result(const OpEntry& op, const Value& argument, uint32_t r, uint32_t n) {
+  const Schema& schema = op.schema;
+  bool is_on_each = schema.returns_list() && !schema.args.empty() && schema.args[0].type.is_list &&
+                    argument.count == n && !custom_op_of(op);
+  if (is_on_each && argument.tag == Tag::tensors) return Value::of(argument.as<Tensor>()[r]);
+  if (!is_on_each || argument.tag != Tag::refs) return argument;
+  ValueId element = argument.as<ValueId>()[r];
+  return element == no_value ? Value{} : Value::ref(element);
+}
+
+/// Whether result `r` of `n` needs a gradient.
+template <class F>
+bool result_needs_gradient(const OpEntry& op, std::span<const Value> args, uint32_t r, uint32_t n,
+                           const F& needs) {
+  return results_need_gradient(
+      op, args, [&](const Value& a) { return needs(argument_of_result(op, a, r, n)); });
 }
 
 /// Whether what a call writes into this argument gets a history. The derivative that a library gives

@@ -107,5 +107,49 @@ TENON_PROGRAM(AnElementOfAStateIsAssigned, 12) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(AnElementOfAStateIsAssigned, 4);
 
+// Each choice of results has a backward of its own.
+void use_each_choice(Run& run, auto& f, const std::vector<int64_t>& sizes) {
+  for (int choice = 1; choice < 16; ++choice) {
+    Tensor x = halves(sizes, choice).requires_grad_(), y = ones(sizes).requires_grad_();
+    std::vector<Tensor> results = f(x, y);
+    Tensor loss = zeros({});
+    for (size_t i = 0; i < results.size(); ++i)
+      if (choice >> i & 1) loss = loss + results[i].sum();
+    if (loss.requires_grad()) loss.backward();
+    run.log(x.grad().defined() ? x.grad() : zeros({}), y.grad().defined() ? y.grad() : zeros({}));
+  }
+}
+
+// Zeros in the place of a gradient that is one row, shown more than once.
+TENON_PROGRAM(ExpandedGradientsAreNone, 16) {
+  auto f = run.compile([](const Tensor& x, const Tensor& y) {
+    Tensor both = stack(std::vector<Tensor>{x, y}).sum(0), total = y.sum();
+    Tensor again = stack(std::vector<Tensor>{both, total.expand_as(x)}).sum(0);
+    return std::vector<Tensor>{both, y + x, (total + x) * y, again};
+  });
+  use_each_choice(run, f, {3});
+}
+
+TENON_PROGRAM(GradientsOfOneRowAreNone, 16) {
+  auto f = run.compile([](const Tensor& x, const Tensor& y) {
+    Tensor turned = x.t(), back = turned.t() * 3.0;
+    return std::vector<Tensor>{back, turned * 2.0, turned.narrow(1, 0, 2) * 0.5, back * y};
+  });
+  use_each_choice(run, f, {3, 1});
+}
+
+// Operations of which it is not known what they are linear in get zeros: their leaves get nothing.
+TENON_PROGRAM(ZerosReachNoLeaf, 4) {
+  auto f = run.compile([](const Tensor& x, const Tensor& w) {
+    Tensor both = stack(std::vector<Tensor>{x, w.sum().expand_as(x)}).sum(0);
+    return std::pair((x * 2.0).square().sum(), both.cumprod(0));
+  });
+  for (int i = 0; i < 2; ++i) {
+    Tensor x = halves({3}, i).requires_grad_(), w = ones({3}).requires_grad_();
+    f(x, w).first.backward();
+    run.log(x.grad(), w.grad().defined());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

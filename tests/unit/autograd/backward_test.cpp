@@ -191,6 +191,19 @@ TEST(Views, ViewsOfABufferWrittenByAnotherViewNeedAGradient) {
   EXPECT_THAT(numbers(x.grad()), ElementsAre(4));
 }
 
+// Asking changes nothing.
+TEST(Views, AnOlderViewAsksItsBaseAgain) {
+  Tensor base = tensor(std::vector<double>{1, 2}), older = base.select(0, 0);
+  base.mul_(2.0);
+  Tensor later = base.select(0, 0);
+  EXPECT_FALSE(older.requires_grad());
+  base.requires_grad_();
+  EXPECT_TRUE(older.requires_grad());
+  EXPECT_FALSE(later.requires_grad());
+  (older * 3.0).backward();
+  EXPECT_THAT(numbers(base.grad()), ElementsAre(3, 0));
+}
+
 TEST(Views, AViewMadeWithoutGradientsMustNotBeWrittenWithThem) {
   Tensor x = leaf({1, 2}, {2});
   Tensor y = x * 1, v;

@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -115,6 +117,23 @@ TEST_P(AllowInGraph, SeveralResultsAndLists) {
       },
       {.backend = GetParam()});
   EXPECT_EQ(values(f(full({2}, 3.0), full({2}, 4.0))), (std::vector<float>{-5, -5}));
+}
+
+TEST_P(AllowInGraph, TextsComeAsStringsOrViewsOfThem) {
+  auto by_name = [](const Tensor& x, std::string_view how) {
+    return how == "twice" ? x * 2.0 : x * 3.0;
+  };
+  static const auto of_string = compiler::allow_in_graph(
+      std::string("allowed::of_string_") + GetParam(),
+      [by_name](const Tensor& x, const std::string& how) { return by_name(x, how); });
+  static const auto of_view = compiler::allow_in_graph(
+      std::string("allowed::of_view_") + GetParam(),
+      [by_name](const Tensor& x, std::string_view how) { return by_name(x, how); });
+  auto f = compile(
+      [](const Tensor& x, const std::string& how) { return of_string(x, how) + of_view(x, how); },
+      {.backend = GetParam()});
+  for (const char* how : {"twice", "thrice", "twice"})
+    EXPECT_TRUE(is_close(f(ones({2}), how), by_name(ones({2}), how) * 2.0)) << how;
 }
 
 TEST(AllowInGraphErrors, NamesAreCheckedAndDataIsOutOfReach) {

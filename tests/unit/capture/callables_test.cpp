@@ -250,6 +250,31 @@ TEST(Callables, ABackendOfTheProgramServesNumbersThatChange) {
   EXPECT_LT(by_argument.stats().compiles, 4);
 }
 
+// It has written by then, as it runs op by op.
+TEST(Callables, ABackendOfTheProgramGivesWhatItHasBeforeAnError) {
+  compiler::register_backend(
+      "of_bad_indices", [](const compiler::Graph& graph, std::span<const Tensor>) {
+        return [graph](const std::vector<Tensor>& in) { return graph.run(in); };
+      });
+  std::vector<Tensor> kept{zeros({2})};
+  Tensor n_calls = zeros({});
+  auto f = compile(
+      [&](const Tensor& x, const Tensor& at) {
+        kept[0] = kept[0] + x;
+        n_calls.add_(1);
+        return x.index_select(0, at);
+      },
+      {.backend = "of_bad_indices"});
+  for (int i = 1; i < 5; ++i) {
+    if (i % 2)
+      EXPECT_THAT(message_of([&] { f(ones({2}), tensor({9})); }), HasSubstr("index 9"));
+    else
+      f(ones({2}), tensor({1}));
+    EXPECT_EQ(values(kept[0]), (std::vector<float>(2, float(i))));
+    EXPECT_EQ(n_calls.item<float>(), i);
+  }
+}
+
 TEST(Callables, ABackendOfTheProgramMayAskWhatTheResultsOfItsExamplesAre) {
   std::vector<std::string> told;
   compiler::register_backend(

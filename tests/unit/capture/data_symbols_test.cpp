@@ -46,6 +46,24 @@ TEST_P(DataSymbols, AnItemOfAComputedTensorIsASymbolOfTheGraph) {
   EXPECT_EQ(f.stats().compiles, 1);
 }
 
+// As check() has it: no operation, whose condition would hold the number of the call.
+TEST_P(DataSymbols, AssertedNumbersMayDifferFromCallToCall) {
+  config::Patch looked_at = config::patch({{"dynamo.capture_scalar_outputs", false}});
+  auto f = compile(
+      [](const Tensor& x, const Tensor& k) {
+        Tensor kept = x.index({x != 0});
+        SymInt n = k.item<int64_t>();
+        _assert_scalar(n <= x.size(0), "too many");
+        return kept.sum() + (x * n).sum();
+      },
+      pieces());
+  for (int64_t n = 3; n < 15; ++n)
+    EXPECT_EQ(f(ones({n + 4}), number(n)).item<float>(), static_cast<float>((n + 4) * (n + 1)));
+  EXPECT_LE(f.stats().compiles, 4);
+  EXPECT_EQ(f.stats().eager_calls, 0);
+  EXPECT_THAT(message_of([&] { f(ones({4}), number(5)); }), HasSubstr("too many"));
+}
+
 TEST_P(DataSymbols, AnItemThatOnlySizesMentionReachesBothHalvesOfTraining) {
   auto f = compile(
       [](const Tensor& k, const Tensor& x) {
@@ -326,7 +344,8 @@ TEST_P(DataSymbols, ASizeThatIsSqueezedIsNot1InAnyCall) {
     mark_unbacked(x, 1);
     auto both = [&] { return cat({all(x), one(arange(4), arange(4) < n)}); };
     if (n == 1)
-      EXPECT_THAT(message_of(both), HasSubstr("assertion failed: u0 != 1 (arg0.size(1) != 1): squeeze leaves out"));
+      EXPECT_THAT(message_of(both),
+                  HasSubstr("assertion failed: u0 != 1 (arg0.size(1) != 1): squeeze leaves out"));
     else
       EXPECT_EQ(both().size(0), 2 * n);
   }

@@ -151,5 +151,28 @@ TEST(Escapes, LooksOfTheLibraryHaveNoPlaceOfItsOwn) {
   EXPECT_TRUE(error.starts_with("GraphBreakError: item() looks at data, and")) << error;
 }
 
+// Behind the operation that fails, in a place whose former tensor nobody knows.
+TEST(Escapes, OfAFailedCallSayWhyTheyHaveNoData) {
+  for (int bad_call : {0, 1}) {
+    std::vector<Tensor> kept{zeros({1})};
+    auto f = compile(
+        [&](const Tensor& x, const Tensor& at) {
+          kept[0] = x.index_select(0, at) * 2.0;
+          return kept[0] + 1.0;
+        },
+        eager);
+    for (int i = 0; i < bad_call; ++i) f(ones({2}), tensor({1}));
+    EXPECT_NE(error_of([&] { f(ones({2}), tensor({9})); }).find("index 9"), std::string::npos);
+    const char* why =
+        "has no data: the call of a compiled callable that made it ended with an error before it "
+        "was computed; assign the tensor anew";
+    for (const std::string& error : {error_of([&] { static_cast<void>(kept[0] + 1.0); }),
+                                     error_of([&] { kept[0].item<float>().value(); })})
+      EXPECT_NE(error.find(why), std::string::npos) << error;
+    EXPECT_EQ(f(ones({2}), tensor({1})).item<float>(), 3);
+    EXPECT_EQ(kept[0].item<float>(), 2);
+  }
+}
+
 }  // namespace
 }  // namespace tenon

@@ -110,6 +110,26 @@ TEST(SymInt, TextOutsideOfTheTraceStillNamesTheSymbol) {
   EXPECT_TRUE(symbolic_text(twice).starts_with("2*sym"));
 }
 
+TEST(SymInt, ErrorsSayWhatTheirSymbolsStandFor) {
+  auto env = ShapeEnv::make();
+  SymInt s = env->create_symbol(4, {SymbolSource::Kind::input_size, 0, 0}, "x.size(0)");
+  SymInt n = env->create_symbol(7, {SymbolSource::Kind::input_value, 0, 0}, "number0",
+                                SymbolOptions::for_number());
+  ShapeEnvScope scope(*env);
+  auto text = [](auto fails) {
+    try {
+      fails();
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(text([&] { fail("{} elements, not {}; see {}", s * 2, n, s); }),
+            "2*s0 elements, not s1; see s0; here s0 is x.size(0) = 4, s1 is number0 = 7");
+  EXPECT_EQ(text([&] { fail("x.size(0) is {}", s); }), "x.size(0) is s0");
+  EXPECT_EQ(text([&] { fail("{} elements", 3); }), "3 elements");
+}
+
 TEST(SymInt, TextsInATraceAreLooksAndMessagesAreNot) {
   TestTrace trace({8, 4});
   SymInt a = trace.size("s0"), b = trace.size("s1");

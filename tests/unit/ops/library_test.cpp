@@ -236,12 +236,45 @@ TEST(Library, WrongDescriptionsAreTold) {
   EXPECT_THAT(told("a(Tensor x) ->"), HasSubstr("expected"));
   EXPECT_EQ(told("a(Tensor x) -> Tensor"), "no error");
   EXPECT_THAT(told("a(Tensor x) -> Tensor"), HasSubstr("the name is taken, by a program"));
-  EXPECT_EQ(told("b(Tensor x, int k) -> Tensor"), "no error");
-  const Op<Tensor(const Tensor&, int64_t)> b{"library_more::b"};
-  EXPECT_THAT(message_of<Error>([&] { b(ones({1}), 2); }),
-              HasSubstr("takes 1 arguments, its schema has 2"));
+  EXPECT_EQ(told("b(Tensor x, int k) -> Tensor"),
+            "op library_more.b.default: its kernel takes 1 arguments, its schema has 2");
+  EXPECT_EQ(told("b(Tensor[] x) -> Tensor"),
+            "op library_more.b.default: its kernel takes a Tensor as argument x, which is Tensor[] "
+            "in its schema");
   const Op<Tensor()> none{"library_test::twice"};
   EXPECT_THAT(message_of<Error>([&] { none(); }), HasSubstr("argument x has no default"));
+}
+
+TEST(Library, FunctionsTakeWhatTheSchemaGives) {
+  int n = 0;
+  auto told = [&n](const std::string& arguments, auto function) {
+    return message_of<Error>([&] {
+      Library::add("library_types", [&](Library& lib) {
+        lib.op("f" + std::to_string(n++) + "(" + arguments + ") -> Tensor").decomposition(function);
+      });
+    });
+  };
+  auto whole = [](int64_t) { return ones({1}); };
+  auto real = [](std::optional<double>) { return ones({1}); };
+  auto any = [](Number) { return ones({1}); };
+  auto text = [](const std::string&) { return ones({1}); };
+  for (const char* taken : {"int k", "SymInt k", "Scalar k", "bool k"})
+    EXPECT_EQ(told(taken, whole), "no error") << taken;
+  for (const char* taken : {"float k", "int? k", "Scalar k"})
+    EXPECT_EQ(told(taken, real), "no error") << taken;
+  for (const char* taken : {"float k", "bool k", "int k"})
+    EXPECT_EQ(told(taken, any), "no error") << taken;
+  EXPECT_EQ(told("str k", text), "no error");
+  EXPECT_THAT(told("float k", whole),
+              HasSubstr("its decomposition takes an integer as argument k, which is float in"));
+  EXPECT_THAT(told("Tensor k", real), HasSubstr("takes a real number as argument k"));
+  EXPECT_THAT(told("int[] k", text), HasSubstr("takes a text as argument k, which is int[] in"));
+}
+
+TEST(Library, ATupleHasNoMoreResultsThanTheOp) {
+  const Op<std::tuple<Tensor, Tensor>(const Tensor&)> two{"aten::relu"};
+  EXPECT_EQ(message_of<Error>([&] { two(ones({1})); }),
+            "aten::relu: the tuple of its signature has 2 tensors, the op gives 1");
 }
 
 // Entries are complete before anybody can find them, whoever else is adding some.
