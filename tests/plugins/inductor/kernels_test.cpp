@@ -230,8 +230,8 @@ TEST_F(Inductor, BranchesOverMuchDataRunOneAfterTheOther) {
     auto artifact = compiled("inductor", graph_of(graph + "  output %sum8\n"));
     return double(stats_of(*artifact)["planned_bytes"]) / (16.0 * rows);
   };
-  EXPECT_LE(planned_rows(1 << 21), 4);
-  EXPECT_GE(planned_rows(1 << 10), 4) << "little is read once";
+  EXPECT_LE(planned_rows(1 << 21), 5);
+  EXPECT_GE(planned_rows(1 << 10), 7) << "little is read once";
 }
 
 TEST_F(Inductor, MemoryOfValuesThatAreDoneIsUsedAgain) {
