@@ -62,11 +62,7 @@ void run_below(const CallArgs& call) {
 bool may_give_views(const CallArgs& call) {
   if (call.op->tags & TN_TAG_VIEW) return true;
   if (!call.n_args || call.args[0].tag != Tag::tensor) return false;
-  const Schema& schema = call.op->schema;
-  const AliasInfo& self = schema.args[0].alias;
-  return (call.op->tags & TN_TAG_MAYBE_ALIAS) ||
-         (!self.before.empty() && !self.mutated && !schema.returns.empty() &&
-          !schema.returns[0].alias.before.empty());
+  return (call.op->tags & TN_TAG_MAYBE_ALIAS) || gives_only_self(*call.op);
 }
 
 // A view that is not recorded and whose tensor needs no gradient may be one of a view that was made

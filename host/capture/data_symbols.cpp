@@ -4,6 +4,7 @@
 #include "config/flags.h"
 #include "core/sym/shape_env.h"
 #include "graph/symbol_use.h"
+#include "ops/op_ids.h"
 #include "ops/op_table.h"
 
 #include <algorithm>
@@ -33,6 +34,23 @@ bool DataSymbols::captures(const OpEntry& op) const {
   bool number = op.n_returns == 1 && !op.schema.returns_list() &&
                 op.schema.returns[0].type.base != BaseType::tensor;
   return number ? captures_scalars_ : captures_shapes_;
+}
+
+bool DataSymbols::takes_as_guard(const CallArgs& call) {
+  if (call.op->id != OpId::aten__assert_scalar_default) return false;
+  if (call.args[0].number().is_symbolic()) {
+    const Expr* condition = expression_of(call.args[0].number());
+    auto is_it = [&](const RuntimeAssert& kept) {
+      return env_.renewed(kept.condition) == condition;
+    };
+    auto is_known = [&](const Expr* symbol) { return env_.info(symbol).is_known_before_run(); };
+    if (std::ranges::any_of(env_.runtime_asserts(), is_it) ||
+        !std::ranges::all_of(free_symbols(condition), is_known))
+      return false;
+  }
+  run_meta(call);
+  emit_asserts();
+  return true;
 }
 
 // ---- values

@@ -35,6 +35,9 @@ class DataSymbols {
   void take_rules();
   /// What was taken for granted about data so far becomes nodes.
   void emit_asserts() { asserts_.emit(); }
+  /// Whether an op asserts what is known before the run, as check() does: then that is a guard now, and
+  /// the op no part of the recording. What the environment keeps for the run becomes a node.
+  bool takes_as_guard(const CallArgs& call);
 
   /// What the nodes of the segment bind, as tensors among its results.
   std::vector<const Expr*> show(std::vector<Tensor>& results) const;

@@ -1,7 +1,6 @@
 // Recording one call: graph breaks, segments, and what the body gives.
 #include "capture/trace.h"
 
-#include "capture/assertions.h"
 #include "capture/body_scope.h"
 #include "capture/follow/frame.h"
 #include "capture/lazy_numbers.h"
@@ -111,7 +110,7 @@ void Trace::set_hooks() {
   recorder_.opens = is_traced_through;
   recorder_.runs_outside = [this](const CallArgs& call) {
     keep_lazy_numbers(call);
-    if (asserts_arguments(call, *env_)) return run_meta(call), symbols_.emit_asserts(), true;
+    if (symbols_.takes_as_guard(call)) return true;
     turns_.expect(call.op->id);
     check_writes_to_tape(inputs_, recorder_, call);
     if (inputs_.meets_lent_memory(call))

@@ -1,7 +1,11 @@
-// Types of arguments by the tags of their values.
+// Types of arguments by the tags of their values, and of parameters by their C++ types.
 #include "ops/argument_types.h"
 
+#include <tenon/library.h>
+
 namespace tenon {
+
+using detail::OpParameter;
 
 namespace {
 
@@ -118,6 +122,75 @@ std::string type_text(const Value& value) {
 void require_fit(std::string_view op, const SchemaArg& arg, const Value& value) {
   require(fits(arg, value), "{}: argument {} must be {}, found {}", op, arg.name, to_text(arg.type),
           type_text(value));
+}
+
+// ---- functions held against the schema
+
+namespace {
+
+bool takes(OpParameter parameter, const SchemaType& type) {
+  const bool is_int = type.base == BaseType::integer || type.base == BaseType::sym_int;
+  const bool is_float = type.base == BaseType::floating || type.base == BaseType::sym_float;
+  const bool is_bool = type.base == BaseType::boolean || type.base == BaseType::sym_bool;
+  const bool is_scalar = type.base == BaseType::scalar;
+  if (type.is_list)
+    return parameter == (type.base == BaseType::tensor ? OpParameter::tensors
+                         : is_int                      ? OpParameter::integers
+                         : is_float                    ? OpParameter::reals
+                         : is_bool                     ? OpParameter::booleans
+                                                       : parameter);
+  switch (type.base) {
+    case BaseType::tensor:
+      return parameter == OpParameter::tensor;
+    case BaseType::string:
+      return parameter == OpParameter::text;
+    case BaseType::scalar_type:
+      return parameter == OpParameter::dtype;
+    case BaseType::device:
+      return parameter == OpParameter::device;
+    case BaseType::memory_format:
+      return parameter == OpParameter::memory_format;
+    default:
+      break;
+  }
+  if (!is_int && !is_float && !is_bool && !is_scalar) return true;
+  switch (parameter) {
+    case OpParameter::number:
+      return true;
+    case OpParameter::integer:
+      return !is_float;
+    case OpParameter::real:
+      return !is_bool;
+    case OpParameter::boolean:
+      return is_bool || is_scalar;
+    default:
+      return false;
+  }
+}
+
+std::string_view text_of(OpParameter parameter) {
+  constexpr std::string_view texts[] = {
+      "a Tensor",        "a list of Tensors", "an integer", "a real number",
+      "a bool",          "a Number",          "a text",     "a list of integers",
+      "a list of reals", "a list of bools",   "a Dtype",    "a Device",
+      "a MemoryFormat"};
+  return texts[static_cast<size_t>(parameter)];
+}
+
+}  // namespace
+
+void require_parameters(const Schema& schema, std::string_view what,
+                        std::span<const OpParameter> parameters) {
+  const std::string op = schema.canonical_name();
+  require(parameters.size() == schema.args.size(),
+          "op {}: its {} takes {} arguments, its schema has {}", op, what, parameters.size(),
+          schema.args.size());
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const SchemaArg& arg = schema.args[i];
+    require(takes(parameters[i], arg.type),
+            "op {}: its {} takes {} as argument {}, which is {} in its schema", op, what,
+            text_of(parameters[i]), arg.name, to_text(arg.type));
+  }
 }
 
 }  // namespace tenon

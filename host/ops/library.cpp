@@ -26,7 +26,6 @@ void require_results(const char* op, size_t signature, size_t given) {
 
 namespace {
 
-using detail::OpParameter;
 using detail::OpValue;
 
 OpValue op_value(const Value& v) {
@@ -174,75 +173,6 @@ std::string fault_of(const std::string& ns) {
   std::lock_guard lock(faults_mutex);
   auto found = faults().find(ns);
   return found == faults().end() ? "" : "; its library could not be added: " + found->second;
-}
-
-}  // namespace
-
-namespace {
-
-// ---- functions held against the schema
-
-bool takes(OpParameter parameter, const SchemaType& type) {
-  const bool is_int = type.base == BaseType::integer || type.base == BaseType::sym_int;
-  const bool is_float = type.base == BaseType::floating || type.base == BaseType::sym_float;
-  const bool is_bool = type.base == BaseType::boolean || type.base == BaseType::sym_bool;
-  const bool is_scalar = type.base == BaseType::scalar;
-  if (type.is_list)
-    return parameter == (type.base == BaseType::tensor ? OpParameter::tensors
-                         : is_int                      ? OpParameter::integers
-                         : is_float                    ? OpParameter::reals
-                         : is_bool                     ? OpParameter::booleans
-                                                       : parameter);
-  switch (type.base) {
-    case BaseType::tensor:
-      return parameter == OpParameter::tensor;
-    case BaseType::string:
-      return parameter == OpParameter::text;
-    case BaseType::scalar_type:
-      return parameter == OpParameter::dtype;
-    case BaseType::device:
-      return parameter == OpParameter::device;
-    case BaseType::memory_format:
-      return parameter == OpParameter::memory_format;
-    default:
-      break;
-  }
-  if (!is_int && !is_float && !is_bool && !is_scalar) return true;
-  switch (parameter) {
-    case OpParameter::number:
-      return true;
-    case OpParameter::integer:
-      return !is_float;
-    case OpParameter::real:
-      return !is_bool;
-    case OpParameter::boolean:
-      return is_bool || is_scalar;
-    default:
-      return false;
-  }
-}
-
-std::string_view text_of(OpParameter parameter) {
-  constexpr std::string_view texts[] = {
-      "a Tensor",        "a list of Tensors", "an integer", "a real number",
-      "a bool",          "a Number",          "a text",     "a list of integers",
-      "a list of reals", "a list of bools",   "a Dtype",    "a Device",
-      "a MemoryFormat"};
-  return texts[static_cast<size_t>(parameter)];
-}
-
-void require_parameters(const Schema& schema, std::string_view what,
-                        std::span<const OpParameter> parameters) {
-  const std::string op = schema.canonical_name();
-  require(parameters.size() == schema.args.size(),
-          "op {}: its {} takes {} arguments, its schema has {}", op, what, parameters.size(),
-          schema.args.size());
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const SchemaArg& arg = schema.args[i];
-    require(takes(parameters[i], arg.type),
-            "op {}: its {} takes {} as argument {}, which is {} in its schema", op, what,
-            text_of(parameters[i]), arg.name, to_text(arg.type));
-  }
 }
 
 }  // namespace
