@@ -95,6 +95,7 @@ Executable::Executable(Parts parts)
   steps_ = steps_of(parts_.accesses, parts_.regions);
   describe_memory();
   if (parts_.options.profiles) times_ = std::make_unique<ItemTime[]>(n);
+  find_operands();
 }
 
 void Executable::sort_buffers() {
@@ -180,6 +181,26 @@ void Executable::drop_regions() {
     return false;
   };
   std::erase_if(parts_.regions, is_lost);
+}
+
+// Of a call that is one kernel over inputs, constants and outputs: it needs no context.
+void Executable::find_operands() {
+  const loopir::Program& p = parts_.program;
+  bool is_one_kernel = kinds_.size() == 1 && kinds_[0] == ItemKind::kernel && !times_ &&
+                       !has_prepacked_ && !parts_.is_prepacked[0] && p.reals.empty();
+  auto is_buffer = [](const loopir::Output& o) { return o.kind == loopir::Output::Kind::buffer; };
+  if (!is_one_kernel || p.outputs.empty() || !std::ranges::all_of(p.outputs, is_buffer)) return;
+  for (Id b : parts_.kernels[0].buffers) {
+    const Buffer& info = p.buffers[b];
+    if (info.place == Buffer::Place::input)
+      operands_.push_back({Operand::Kind::input, info.slot, nullptr});
+    else if (info.place == Buffer::Place::output)
+      operands_.push_back({Operand::Kind::output, info.slot, nullptr});
+    else if (info.place == Buffer::Place::constant)
+      operands_.push_back({Operand::Kind::constant, 0, p.constants[info.slot]->data});
+    else
+      return operands_.clear();
+  }
 }
 
 loopir::MemoryPlan Executable::plan_for(std::span<const int64_t> symbols) const {
@@ -299,8 +320,7 @@ void Executable::Context::make_output(size_t output) {
   const OutputShape& o = outputs[output];
   tensors[o.buffer] = tensor::strided(o.sizes, o.strides, o.dtype);
   pointers[o.buffer] = tensors[o.buffer]->data;
-  if (reinterpret_cast<uintptr_t>(pointers[o.buffer]) % 64 != 0)
-    throw error(TN_INTERNAL, "the host's memory for an output is not aligned");
+  require_aligned(pointers[o.buffer]);
 }
 
 void Executable::give_outputs(Call& call) {
@@ -320,6 +340,7 @@ void Executable::give_outputs(Call& call) {
 std::string Executable::serialize() { return saved_form(parts_); }
 
 void Executable::call(tn_call& c) {
+  if (c.flags & TN_CALL_OUTPUTS_GIVEN) return fill_outputs(c);
   Lease lease(*this);
   Context& context = *lease;
   Call call{c, context, nullptr,

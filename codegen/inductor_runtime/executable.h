@@ -70,6 +70,8 @@ class Executable {
   explicit Executable(Parts parts);
   ~Executable();
   void call(tn_call& c);
+  /// Whether calls may be given their outputs: those are all that is made, by one kernel.
+  bool fills_outputs() const { return !operands_.empty(); }
   /// Code as text, for describe(): by who has LLVM.
   using Disassembler = std::string (*)(std::span<const NamedKernel>);
   void set_disassembler(Disassembler d) { disassembler_ = d; }
@@ -88,6 +90,7 @@ class Executable {
   void sort_buffers();
   void prepare_item(size_t item);
   void drop_regions();
+  void find_operands();
   /// What depends on parameters only.
   void prepack_items(Call& call);
   void run_items(Call& call);
@@ -101,8 +104,10 @@ class Executable {
   };
   std::vector<StepFacts> step_facts() const;
   void describe_memory();
-  void run_kernel(Call& call, size_t item);
   class KernelCall;
+  void run_kernel(const KernelCall& kernel, size_t item, std::span<const int64_t> symbols);
+  KernelCall kernel_call(const Call& call, size_t item) const;
+  void fill_outputs(tn_call& c);
   const std::string& kernel_name(size_t item) const {
     return std::get<loopir::Kernel>(parts_.schedule.items[item]).name;
   }
@@ -132,6 +137,14 @@ class Executable {
   mutable std::atomic<bool> is_told_{false};  // somebody has asked for those times
   loopir::Ids made_buffers_;                  // outputs, and those that externs make
   CallLives lives_;
+  /// What a pointer of the only kernel points to.
+  struct Operand {
+    enum class Kind : uint8_t { input, output, constant };
+    Kind kind;
+    uint32_t slot;  // of the call's inputs or outputs
+    void* constant;
+  };
+  std::vector<Operand> operands_;         // where outputs may be given; empty: they may not
   std::vector<bool> is_last_of_buffer_;   // by output
   const std::unique_ptr<Context> first_;  // see Lease
   std::atomic<bool> is_first_lent_{false};

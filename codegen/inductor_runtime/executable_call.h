@@ -6,6 +6,12 @@
 
 namespace inductor {
 
+/// Kernels take it for granted of outputs.
+inline void require_aligned(const void* output) {
+  if (reinterpret_cast<uintptr_t>(output) % 64 != 0)
+    throw tenon::plugin::error(TN_INTERNAL, "the host's memory for an output is not aligned");
+}
+
 /// Memory and tables of one call at a time.
 struct Executable::Context {
   struct OutputShape {

@@ -49,14 +49,18 @@ class Timing {
 /// A kernel with the addresses of one call.
 class Executable::KernelCall {
  public:
-  KernelCall(const Executable& owner, const Call& call, size_t item)
-      : owner_(owner), symbols_(call.symbols), item_(item) {
-    const loopir::Ids& buffers = owner.parts_.kernels[item].buffers;
-    if (buffers.size() > most) many_ = std::make_unique<void*[]>(buffers.size());
+  /// `address(i)`: of its i-th buffer.
+  template <class Address>
+  KernelCall(const Executable& owner, std::span<const int64_t> symbols, size_t item,
+             Address address)
+      : owner_(owner), symbols_(symbols), item_(item) {
+    size_t n = owner.parts_.kernels[item].buffers.size();
+    if (n > most) many_ = std::make_unique<void*[]>(n);
     pointers_ = many_ ? many_.get() : own_;
-    void* const* known = call.context.pointers.data();
-    void** pointer = pointers_;
-    for (Id buffer : buffers) *pointer++ = known[buffer] ? known[buffer] : nothing;
+    for (size_t i = 0; i < n; ++i) {
+      void* known = address(i);
+      pointers_[i] = known ? known : nothing;
+    }
   }
   KernelCall(const KernelCall&) = delete;
 
@@ -99,14 +103,39 @@ class Executable::KernelCall {
   void** pointers_;
 };
 
-void Executable::run_kernel(Call& call, size_t item) {
+Executable::KernelCall Executable::kernel_call(const Call& call, size_t item) const {
+  const Id* buffers = parts_.kernels[item].buffers.data();
+  void* const* known = call.context.pointers.data();
+  return KernelCall(*this, call.symbols, item, [=](size_t i) { return known[buffers[i]]; });
+}
+
+void Executable::run_kernel(const KernelCall& kernel, size_t item,
+                            std::span<const int64_t> symbols) {
   const KernelInterface& k = parts_.kernels[item];
-  KernelCall run(*this, call, item);
-  int64_t units = parts_.program.expressions.evaluate(k.units, call.symbols);
+  int64_t units = parts_.program.expressions.evaluate(k.units, symbols);
   int64_t chunks = chunks_of(static_cast<double>(units) * k.cost, units, parts_.options.workers);
-  if (chunks == 1) return run(0, units);
-  parts_.options.workers.run(chunks,
-                             [&](int64_t c) { run(units * c / chunks, units * (c + 1) / chunks); });
+  if (chunks == 1) return kernel(0, units);
+  parts_.options.workers.run(
+      chunks, [&](int64_t c) { kernel(units * c / chunks, units * (c + 1) / chunks); });
+}
+
+void Executable::fill_outputs(tn_call& c) {
+  auto address = [&](size_t i) {
+    const Operand& operand = operands_[i];
+    switch (operand.kind) {
+      case Operand::Kind::input:
+        return c.inputs[operand.slot]->data;
+      case Operand::Kind::constant:
+        return operand.constant;
+      case Operand::Kind::output:
+        break;
+    }
+    void* data = c.outputs[operand.slot]->data;
+    require_aligned(data);
+    return data;
+  };
+  std::span<const int64_t> symbols(c.syms, c.n_syms);
+  run_kernel(KernelCall(*this, symbols, 0, address), 0, symbols);
 }
 
 // Whether there are rows enough for chunks; else nothing is done.
@@ -128,7 +157,7 @@ bool Executable::run_region(Call& call, const Region& region) {
       }
       int64_t step = region.units[i - region.first];
       int64_t units = parts_.program.expressions.evaluate(parts_.kernels[i].units, call.symbols);
-      KernelCall(*this, call, i)(begin * step, row_end == rows ? units : end * step);
+      kernel_call(call, i)(begin * step, row_end == rows ? units : end * step);
     }
   };
   parts_.options.workers.run(chunks, run_chunk);
@@ -195,7 +224,7 @@ void Executable::run_items(Call& call) {
 void Executable::run_item(Call& call, size_t i) {
   switch (kinds_[i]) {
     case ItemKind::kernel:
-      return run_kernel(call, i);
+      return run_kernel(kernel_call(call, i), i, call.symbols);
     case ItemKind::host:
       return run_extern(call, i);
     case ItemKind::library:

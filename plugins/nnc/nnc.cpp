@@ -12,6 +12,7 @@ struct Fused {
   std::unique_ptr<inductor::Executable> code;
 
   void call(tn_call& c) { code->call(c); }
+  bool fills_outputs() const { return code->fills_outputs(); }
   std::string describe(int32_t what) { return code->describe(what); }
 };
 

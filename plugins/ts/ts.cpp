@@ -16,6 +16,7 @@ struct Program {
   std::unique_ptr<inductor::Executable> steps;
 
   void call(tn_call& c) { steps->call(c); }
+  bool fills_outputs() const { return steps->fills_outputs(); }
   std::string serialize() { return blocks::text_form(*steps); }
   std::string describe(int32_t what) { return steps->describe(what); }
 };

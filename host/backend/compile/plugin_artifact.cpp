@@ -4,6 +4,7 @@
 #include "backend/abi/bridge.h"
 #include "backend/abi/status.h"
 #include "backend/compile/contract.h"
+#include "backend/compile/made_outputs.h"
 #include "backend/device_graphs.h"
 #include "core/device/overwritten.h"
 #include "core/device/provider.h"
@@ -46,6 +47,7 @@ class PluginArtifact final : public Artifact, private Retirable {
         device_(device_of(*request.graph)),
         contract_(request),
         is_plain_(!contract_.is_checking() && !(flags_ & TN_AF_SERIAL_ONLY)),
+        outputs_(is_plain_ && fills_given_outputs() ? MadeOutputs(request) : MadeOutputs()),
         reference_(std::in_place, net_.life()) {
     if (TN_HAS(artifact->api, serialize)) {
       graph_ = request.graph;
@@ -61,13 +63,21 @@ class PluginArtifact final : public Artifact, private Retirable {
 
   [[gnu::flatten]] void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
                              std::span<Tensor> outputs, bool steal) override {
-    for (Tensor& out : outputs) out = Tensor();
-    make_call(inputs, syms, outputs, steal ? flags_ & TN_CALL_STEAL_INPUTS : 0);
+    bool makes_outputs = !outputs_.are_none() && !is_counting_held();
+    for (size_t i = 0; i < outputs.size(); ++i)
+      outputs[i] = makes_outputs ? outputs_.make(i, syms) : Tensor();
+    uint32_t stolen = steal ? flags_ & TN_CALL_STEAL_INPUTS : 0;
+    tn_status* status =
+        make_call(inputs, syms, outputs, stolen | (makes_outputs ? TN_CALL_OUTPUTS_GIVEN : 0));
+    if (!status) [[likely]]
+      return;
+    if (makes_outputs) std::ranges::fill(outputs, Tensor());  // nobody knows what is in them
+    fail(status);
   }
 
   void fill(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs) override {
-    make_call(inputs, syms, outputs, TN_CALL_OUTPUTS_GIVEN);
+    if (tn_status* status = make_call(inputs, syms, outputs, TN_CALL_OUTPUTS_GIVEN)) fail(status);
   }
   bool fills_given_outputs() const override { return flags_ & TN_AF_WRITES_GIVEN_OUTPUTS; }
 
@@ -99,8 +109,8 @@ class PluginArtifact final : public Artifact, private Retirable {
   }
 
  private:
-  void make_call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
-                 std::span<Tensor> outputs, uint32_t flags) {
+  tn_status* make_call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+                       std::span<Tensor> outputs, uint32_t flags) {
     if (device_ && any_overwritten()) [[unlikely]]
       check_all(inputs);
     std::span<tn_tensor*> results = handles_of(outputs);
@@ -120,10 +130,10 @@ class PluginArtifact final : public Artifact, private Retirable {
     if (!status && !good) [[unlikely]]
       status = broken(contract_.problem(results, inputs));
     if (flags & TN_CALL_STEAL_INPUTS) release_all(inputs);
-    if (status) [[unlikely]]
-      fail(status);
-    if (!thread_modes.grad_enabled && std::ranges::any_of(outputs, has_history)) [[unlikely]]
+    bool has_more = !thread_modes.grad_enabled && std::ranges::any_of(outputs, has_history);
+    if (!status && has_more) [[unlikely]]
       drop_histories(outputs, inputs);
+    return status;
   }
   tn_status* run(tn_call& call) {
     return call_plugin(
@@ -194,6 +204,7 @@ class PluginArtifact final : public Artifact, private Retirable {
   std::optional<Device> device_;  // whose stream the calls go to
   CallContract contract_;
   bool is_plain_;
+  MadeOutputs outputs_;  // none: the code makes them
   std::optional<PluginRef> reference_;
   std::mutex serial_;
   std::shared_ptr<const Graph> graph_;  // of artifacts that can be saved

@@ -79,10 +79,16 @@ tn_status* call_artifact(A& artifact, tn_call& c) noexcept {
 }
 
 template <class A>
-constexpr tn_artifact_api artifact_api() {
+constexpr uint32_t flags_of() {
+  if constexpr (requires { A::flags; }) return A::flags;
+  return 0;
+}
+
+template <class A>
+constexpr tn_artifact_api artifact_api(uint32_t flags = flags_of<A>()) {
   tn_artifact_api api{};
   api.struct_size = sizeof api;
-  if constexpr (requires { A::flags; }) api.flags = A::flags;
+  api.flags = flags;
   api.call = [](tn_artifact* s, tn_call* c) {
     return call_artifact(*static_cast<A*>(s->self), *c);
   };
@@ -117,13 +123,18 @@ concept artifact_class = requires(A& a, tn_call& c) {
   a.call(c);
 };
 
-/// Hands `a` to the host; the functions it offers besides `call` are found by their shape. An empty
+/// Hands `a` to the host; the functions it offers besides `call` are found by their shape. With
+/// `bool fills_outputs() const` it says by itself whether it has TN_AF_WRITES_GIVEN_OUTPUTS. An empty
 /// pointer stays one, which the host tells the user about.
 template <artifact_class A>
 tn_artifact* make_artifact(std::unique_ptr<A> a) {
   if (!a) return nullptr;
-  static constexpr tn_artifact_api api = detail::artifact_api<A>();
-  auto out = std::make_unique<tn_artifact>(tn_artifact{&api, nullptr});
+  static constexpr tn_artifact_api makes = detail::artifact_api<A>();
+  static constexpr tn_artifact_api fills =
+      detail::artifact_api<A>(makes.flags | TN_AF_WRITES_GIVEN_OUTPUTS);
+  const tn_artifact_api* api = &makes;
+  if constexpr (requires { bool(a->fills_outputs()); }) api = a->fills_outputs() ? &fills : &makes;
+  auto out = std::make_unique<tn_artifact>(tn_artifact{api, nullptr});
   out->self = a.release();
   return out.release();
 }
