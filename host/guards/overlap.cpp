@@ -1,10 +1,12 @@
 // Overlapping tensors of a call.
 #include "guards/overlap.h"
 
+#include "core/inline_vector.h"
 #include "core/tensor/exposure.h"
 #include "core/tensor/tensor_impl.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <utility>
 
@@ -14,17 +16,19 @@ namespace {
 
 const Storage& storage_of(const Tensor& t) { return *impl_of(t)->storage_ref.get(); }
 
-// A filter of 64 bits finds in one pass that all storages are distinct, which is the common case.
-bool may_share_storage(std::span<const Tensor* const> tensors) {
-  uint64_t seen = 0;
-  bool shared = false;
+// A table with open addressing over the numbers of storages; 0 is none's.
+bool any_share_storage(std::span<const Tensor* const> tensors) {
+  const int bits = std::bit_width(2 * tensors.size());
+  InlineVector<uint64_t, 128> table(size_t{1} << bits);
   for (const Tensor* t : tensors) {
     if (!t->defined()) continue;
-    uint64_t bit = uint64_t{1} << (impl_of(*t)->storage_id * 0x9E3779B97F4A7C15u >> 58);
-    shared = shared || (seen & bit);
-    seen |= bit;
+    const uint64_t id = impl_of(*t)->storage_id;
+    size_t at = id * 0x9E3779B97F4A7C15u >> (64 - bits);
+    while (table[at] && table[at] != id) at = (at + 1) & (table.size() - 1);
+    if (table[at]) return true;
+    table[at] = id;
   }
-  return shared;
+  return false;
 }
 
 bool any_share_lent_memory(std::span<const Tensor* const> tensors) {
@@ -65,7 +69,7 @@ bool share_lent_memory(const Tensor& a, const Tensor& b) {
 
 std::vector<Overlap> overlaps_of(std::span<const Tensor* const> tensors) {
   std::vector<Overlap> out;
-  if (!may_share_storage(tensors) && !any_share_lent_memory(tensors)) return out;
+  if (!any_share_storage(tensors) && !any_share_lent_memory(tensors)) return out;
   for (uint32_t i = 1; i < tensors.size(); ++i)
     for (uint32_t j = 0; j < i; ++j) {
       const Tensor &a = *tensors[j], &b = *tensors[i];
