@@ -183,11 +183,11 @@ void Executable::drop_regions() {
   std::erase_if(parts_.regions, is_lost);
 }
 
-// Of a call that is one kernel over inputs, constants and outputs: it needs no context.
+// Of a call that is one kernel over inputs, constants and outputs: it needs no memory of its own.
 void Executable::find_operands() {
   const loopir::Program& p = parts_.program;
   bool is_one_kernel = kinds_.size() == 1 && kinds_[0] == ItemKind::kernel && !times_ &&
-                       !has_prepacked_ && !parts_.is_prepacked[0] && p.reals.empty();
+                       !has_prepacked_ && !parts_.is_prepacked[0];
   auto is_buffer = [](const loopir::Output& o) { return o.kind == loopir::Output::Kind::buffer; };
   if (!is_one_kernel || p.outputs.empty() || !std::ranges::all_of(p.outputs, is_buffer)) return;
   for (Id b : parts_.kernels[0].buffers) {
@@ -340,11 +340,14 @@ void Executable::give_outputs(Call& call) {
 std::string Executable::serialize() { return saved_form(parts_); }
 
 void Executable::call(tn_call& c) {
-  if (c.flags & TN_CALL_OUTPUTS_GIVEN) return fill_outputs(c);
+  const bool is_given = (c.flags & TN_CALL_OUTPUTS_GIVEN) != 0;
+  std::span<const int64_t> symbols(c.syms, c.n_syms);
+  if (is_given && parts_.program.reals.empty()) return fill_outputs(c, symbols);
   Lease lease(*this);
   Context& context = *lease;
-  Call call{c, context, nullptr,
-            loopir::table_of(parts_.program, {c.syms, c.n_syms}, context.table)};
+  symbols = loopir::table_of(parts_.program, symbols, context.table);
+  if (is_given) return fill_outputs(c, symbols);
+  Call call{c, context, nullptr, symbols};
   place_arena(context, call.symbols);
   for (auto [buffer, slot] : inputs_) context.pointers[buffer] = c.inputs[slot]->data;
   for (size_t output : lives_.begin_of_call()) context.make_output(output);

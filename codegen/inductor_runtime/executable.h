@@ -107,7 +107,7 @@ class Executable {
   class KernelCall;
   void run_kernel(const KernelCall& kernel, size_t item, std::span<const int64_t> symbols);
   KernelCall kernel_call(const Call& call, size_t item) const;
-  void fill_outputs(tn_call& c);
+  void fill_outputs(tn_call& c, std::span<const int64_t> symbols);
   const std::string& kernel_name(size_t item) const {
     return std::get<loopir::Kernel>(parts_.schedule.items[item]).name;
   }

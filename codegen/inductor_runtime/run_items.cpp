@@ -119,7 +119,7 @@ void Executable::run_kernel(const KernelCall& kernel, size_t item,
       chunks, [&](int64_t c) { kernel(units * c / chunks, units * (c + 1) / chunks); });
 }
 
-void Executable::fill_outputs(tn_call& c) {
+void Executable::fill_outputs(tn_call& c, std::span<const int64_t> symbols) {
   auto address = [&](size_t i) {
     const Operand& operand = operands_[i];
     switch (operand.kind) {
@@ -134,7 +134,6 @@ void Executable::fill_outputs(tn_call& c) {
     require_aligned(data);
     return data;
   };
-  std::span<const int64_t> symbols(c.syms, c.n_syms);
   run_kernel(KernelCall(*this, symbols, 0, address), 0, symbols);
 }
 
