@@ -118,17 +118,22 @@ void BodyNumbers::lift(uint32_t step, const OpEntry& op, std::span<Value> args,
     if (!may_be_symbol(op.schema.args[a])) continue;
     Value& arg = args[a];
     NumberPlace place{step, op.id, a, -1};
-    if (arg.is_number() && is_wanted(arg.number(), place))
-      arg = Value::of(symbol_for(arg.number(), place));
+    if (arg.is_number()) arg = Value::of(lifted(arg.number(), place));
     for (uint32_t k = 0; arg.tag == Tag::ints && k < arg.count; ++k) {
       place.element = static_cast<int32_t>(k);
-      SymInt plain = arg.as<SymInt>()[k];
-      if (!is_wanted(plain, place)) continue;
+      SymInt given = arg.as<SymInt>()[k], own = lifted(given, place).sym_int();
+      if (own.word() == given.word()) continue;
       auto& list = lists.numbers.emplace_back(arg.as<SymInt>(), arg.as<SymInt>() + arg.count);
-      list[k] = symbol_for(plain, place).sym_int();
+      list[k] = own;
       arg = Value::of(SymIntList(List<SymInt>(list)));
     }
   }
+}
+
+// A symbol for a number that changes; others stay what they are.
+Number BodyNumbers::lifted(Number number, const NumberPlace& place) {
+  if (number.is_symbolic()) return turns_.named(place, number);
+  return is_wanted(number, place) ? symbol_for(number, place) : number;
 }
 
 bool BodyNumbers::is_wanted_size(int64_t size, const NumberPlace& place) const {

@@ -87,7 +87,7 @@ class BodyNumbers {
   /// Of places in `wanted`, and of those where `earlier` or `turns`, which stay where they are, have
   /// another number.
   BodyNumbers(ShapeEnv& env, std::shared_ptr<const std::set<NumberPlace>> wanted,
-              EarlierNumber earlier, const EarlierTurns& turns)
+              EarlierNumber earlier, EarlierTurns& turns)
       : env_(env), wanted_(std::move(wanted)), earlier_(std::move(earlier)), turns_(turns) {}
 
   /// Puts symbols for such numbers among the arguments of operation number `step`.
@@ -107,12 +107,13 @@ class BodyNumbers {
   SymInt size_symbol(int64_t size, const NumberPlace& place);
   SymInt new_size_symbol(int64_t size, const NumberPlace& place);
   bool is_wanted(Number plain, const NumberPlace& place) const;
+  Number lifted(Number number, const NumberPlace& place);
   Number symbol_for(Number plain, const NumberPlace& place);
 
   ShapeEnv& env_;
   std::shared_ptr<const std::set<NumberPlace>> wanted_;
   EarlierNumber earlier_;
-  const EarlierTurns& turns_;
+  EarlierTurns& turns_;
   std::vector<std::pair<SymInt, uint32_t>> size_symbols_;  // with their numbers
 };
 

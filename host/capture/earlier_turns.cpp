@@ -38,15 +38,18 @@ bool is_of_body(const Graph& graph, Number n) {
   });
 }
 
-// A symbol of its own for a size that is known; 0 and 1 stay constants.
-SymInt name_of(SymInt size, ShapeEnv& env) {
-  const Expr* known = env.spelled_out(as_expr(size));
-  return env.create_symbol(*env.int_hint(size), {SymbolSource::Kind::named_value},
-                           env.source_text(known),
-                           {.policy = SymbolPolicy::own, .stands_for = known});
-}
-
 }  // namespace
+
+// A symbol of its own for a number that is known; 0 and 1 stay what they are.
+SymInt EarlierTurns::name_of(SymInt number) {
+  const Expr* known = env_.spelled_out(as_expr(number));
+  auto [at, is_new] = names_.try_emplace(known, number);
+  if (!is_new) return at->second;
+  SymInt name = env_.create_symbol(*env_.int_hint(number), {SymbolSource::Kind::named_value},
+                                   env_.source_text(known),
+                                   {.policy = SymbolPolicy::own, .stands_for = known});
+  return at->second = name.is_symbolic() ? name : number;
+}
 
 void EarlierTurns::skip_assertions(Turn& turn) {
   while (turn.next < turn.graph->nodes().size() && is_assertion(turn.graph->node(turn.next)))
@@ -54,6 +57,7 @@ void EarlierTurns::skip_assertions(Turn& turn) {
 }
 
 void EarlierTurns::add(std::shared_ptr<const Graph> segment) {
+  names_.clear();
   if (!looks_) return;
   if (segments_.size() == most_segments) segments_.erase(segments_.begin());
   segments_.push_back(std::move(segment));
@@ -75,22 +79,39 @@ void EarlierTurns::pass(const Node& node) {
   });
 }
 
+// Whether the operation comes next in a turn that has been there twice.
+bool EarlierTurns::goes_on_to(const Turn& turn, OpId op) const {
+  const Graph& graph = *turn.graph;
+  return turn.repeats && turn.next < graph.nodes().size() && graph.node(turn.next).op == op;
+}
+
 bool EarlierTurns::is_other_size(size_t input, size_t dim, SymInt size) const {
   return std::ranges::any_of(alike_, [&](const Turn& turn) {
     const Graph& graph = *turn.graph;
-    if (!turn.repeats || turn.next >= graph.nodes().size() || input >= graph.inputs().size() ||
-        graph.node(turn.next).op != expected_)
-      return false;
+    if (!goes_on_to(turn, expected_) || input >= graph.inputs().size()) return false;
     const Dims& sizes = graph.value(graph.inputs()[input]).meta.sizes;
     return dim < sizes.size() && sizes[dim].word() != size.word();
   });
 }
 
-void EarlierTurns::name_sizes(Dims& sizes, size_t input, ShapeEnv& env) const {
+void EarlierTurns::name_sizes(Dims& sizes, size_t input) {
   if (alike_.empty() || !config::flags().dynamo.automatic_dynamic_shapes) return;
   for (size_t d = 0; d < sizes.size(); ++d)
-    if (env.int_hint(sizes[d]) && is_other_size(input, d, sizes[d]))
-      sizes[d] = name_of(sizes[d], env);
+    if (env_.int_hint(sizes[d]) && is_other_size(input, d, sizes[d])) sizes[d] = name_of(sizes[d]);
+}
+
+Number EarlierTurns::named(const NumberPlace& place, Number number) {
+  if (alike_.empty() || !number.is_symbolic() || !number.is_integer() ||
+      !config::flags().dynamo.automatic_dynamic_shapes || !env_.int_hint(number.sym_int()))
+    return number;
+  bool is_another = std::ranges::any_of(alike_, [&](const Turn& turn) {
+    if (!goes_on_to(turn, place.op)) return false;
+    std::span<const Value> args = turn.graph->node(turn.next).args;
+    std::optional<Number> before =
+        place.arg < args.size() ? number_in(args[place.arg], place.element) : std::nullopt;
+    return before && before->word() != number.word();
+  });
+  return is_another ? Number(name_of(number.sym_int())) : number;
 }
 
 std::optional<Number> EarlierTurns::other_number(const NumberPlace& place, Number plain) const {

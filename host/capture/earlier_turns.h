@@ -5,8 +5,9 @@
 // the same operations as an earlier one of the same recording is another turn; a number in which they
 // differ is one of the body, see body_numbers.h, from the second turn on. So is a size of a tensor
 // that an earlier segment has made, as of one that grows: once two segments have been alike, what
-// follows them gets a name for it, see SymbolInfo::stands_for. So turns have equal graphs, and code in
-// common. Method: as the segment grows, the earlier ones that go another way drop out.
+// follows them gets a name for it, see SymbolInfo::stands_for, and so does a number that the body has
+// computed from such sizes. Equal values have one name in a segment. So turns have equal graphs, and
+// code in common. Method: as the segment grows, the earlier ones that go another way drop out.
 //
 // Threads: belongs to the thread of the recording.
 #pragma once
@@ -14,6 +15,7 @@
 #include "capture/body_numbers.h"
 #include "graph/graph.h"
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -23,7 +25,7 @@ namespace tenon {
 class EarlierTurns {
  public:
   /// There are none unless they are to be looked for.
-  explicit EarlierTurns(bool looks) : looks_(looks) {}
+  EarlierTurns(ShapeEnv& env, bool looks) : env_(env), looks_(looks) {}
   /// A segment has ended, or has been taken over from another recording.
   void add(std::shared_ptr<const Graph> segment);
   /// An operation comes next.
@@ -35,7 +37,10 @@ class EarlierTurns {
   std::optional<Number> other_number(const NumberPlace& place, Number plain) const;
   /// Names those of `sizes`, of what becomes input number `input` of the segment, that are others in
   /// one of them.
-  void name_sizes(Dims& sizes, size_t input, ShapeEnv& env) const;
+  void name_sizes(Dims& sizes, size_t input);
+  /// A name for a symbolic integer that is another one in one of them; the number itself where it is
+  /// none.
+  Number named(const NumberPlace& place, Number number);
   bool are_none() const { return alike_.empty(); }
 
  private:
@@ -46,8 +51,12 @@ class EarlierTurns {
   };
   static void skip_assertions(Turn& turn);
   bool is_other_size(size_t input, size_t dim, SymInt size) const;
+  bool goes_on_to(const Turn& turn, OpId op) const;
+  SymInt name_of(SymInt number);
 
+  ShapeEnv& env_;
   const bool looks_;
+  std::map<const Expr*, SymInt> names_;                 // of this segment, by what they stand for
   std::vector<std::shared_ptr<const Graph>> segments_;  // the last ones
   std::vector<Turn> alike_;
   OpId expected_{};

@@ -77,7 +77,7 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
       recorder_(env_),
       inputs_(leaves, recorder_, policy.state),
       symbols_(leaves, recorder_, policy),
-      turns_(policy.compares_turns),
+      turns_(*env_, policy.compares_turns),
       numbers_(*env_, policy.body_numbers, policy.earlier_number, turns_),
       keep_empty_(policy.keep_empty),
       calls_backward_(policy.calls_backward) {
@@ -131,7 +131,7 @@ void Trace::set_hooks() {
     symbols_.renew_sizes(fake);
     Dims sizes = meta_of(fake).sizes;
     if (inputs_.is_made_here(fake))
-      turns_.name_sizes(sizes, recorder_.graph().inputs().size(), *env_);
+      turns_.name_sizes(sizes, recorder_.graph().inputs().size());
     inputs_.adopt(fake, sizes);
     return true;
   };

@@ -236,14 +236,15 @@ bool ShapeEnv::evaluate(const Expr* condition) {
 }
 
 /// The value of a simplified expression that facts leave open, with the guard that pins it down. A
-/// number that is computed from number arguments alone may be told without one.
+/// number that is computed from number arguments alone, or has a name although it is a constant, may
+/// be told without one.
 SymValue ShapeEnv::value_of(const Expr* expr, bool may_be_told) {
   auto value = hint(expr);
   auto is_argument = [this](const Expr* symbol) {
     return info(symbol).source.kind == SymbolSource::Kind::input_value;
   };
   if (value && may_be_told && tells_arguments_ &&
-      std::ranges::all_of(free_symbols(expr), is_argument) && tells_arguments_())
+      std::ranges::all_of(free_symbols(spelled_out(expr)), is_argument) && tells_arguments_())
     return *value;
   if (!value && has_unbacked(expr)) {
     value = materialize_ ? materialize_(expr) : std::nullopt;
