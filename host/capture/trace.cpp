@@ -130,8 +130,7 @@ void Trace::set_hooks() {
     if (!concrete_of(fake).defined()) return false;
     symbols_.renew_sizes(fake);
     Dims sizes = meta_of(fake).sizes;
-    if (inputs_.is_made_here(fake))
-      turns_.name_sizes(sizes, recorder_.graph().inputs().size());
+    if (inputs_.is_made_here(fake)) turns_.name_sizes(sizes, recorder_.graph().inputs().size());
     inputs_.adopt(fake, sizes);
     return true;
   };
@@ -332,10 +331,13 @@ void Trace::resume(const Recording& left, const Path& path, size_t n_parts, cons
   }
   recording_.n_graph_breaks = static_cast<int64_t>(n_parts);
   recording_.break_reason = "it looks at data";
-  for (uint32_t slot = 0; slot < frame.slots.size(); ++slot)
-    inputs_.add_known(frame.slots[slot],
-                      frame.objects[path.object_at({ValueOrigin::Kind::implicit, slot})],
-                      left.implicit[slot]);
+  // Those that a later part has named are met again, with sizes that may be symbols.
+  const ValueId end = path.values_before(n_steps_);
+  for (uint32_t slot = 0; slot < frame.slots.size(); ++slot) {
+    uint32_t object = path.object_at({ValueOrigin::Kind::implicit, slot});
+    if (path.objects()[object].value >= end) break;
+    inputs_.add_known(frame.slots[slot], frame.objects[object], left.implicit[slot]);
+  }
   const size_t n_numbers = path.numbers_before(n_steps_);
   const auto& guards = left.guards.numbers_of_body;
   for (const NumberGuard& guard : std::span(guards).first(std::min(n_numbers, guards.size())))
@@ -346,6 +348,8 @@ void Trace::resume(const Recording& left, const Path& path, size_t n_parts, cons
     numbers_.give(number.place,
                   Value::make(number.kind, static_cast<uint64_t>(frame.numbers[i])).number());
   }
+  for (const SharedSize& shared : left.given.shared_sizes)
+    if (shared.place.step < n_steps_) numbers_.given.shared_sizes.push_back(shared);
 }
 
 std::shared_ptr<Graph> Trace::execution_record() {

@@ -98,7 +98,7 @@ bool Follower::takes(const CallArgs& call) {
   if (is_off_path_) return false;
   // An assertion is no step of a path: the numbers of this run answer it.
   if (call.op->id == OpId::aten__assert_scalar_default) return run_meta(call), true;
-  auto fits = [&] { return walk_.at().fits_step(call); };
+  auto fits = [&] { return !walk_.leaves_break_out() && walk_.at().fits_step(call); };
   if (fits()) return answer(call), true;
   if (runs_outside(call)) return true;
   const OpEntry& op = *call.op;
@@ -106,7 +106,9 @@ bool Follower::takes(const CallArgs& call) {
                      (op.schema.is_for_parts() && can_decompose(op)) || is_traced_through(op);
   if (taken_apart) return decompose(call), true;
   if (changes_path(fits)) return answer(call), true;
-  difference_ = walk_.at().difference(call);
+  difference_ = walk_.leaves_break_out() ? message("it does not look at data after {} operations",
+                                                   walk_.at().next_step())
+                                         : walk_.at().difference(call);
   return false;
 }
 
@@ -157,7 +159,7 @@ void Follower::answer(const CallArgs& call) {
 // facts: it is short.
 bool Follower::takes_unit(OpUnit& unit) {
   if (thread_modes.follower != this) return false;
-  auto fits = [&] { return walk_.at().fits_unit(unit); };
+  auto fits = [&] { return !walk_.leaves_break_out() && walk_.at().fits_unit(unit); };
   if (is_off_path_ || holds_lazy_numbers() ||
       (!fits() && (unit.facts().empty() || !changes_path(fits)))) {
     open_unit_ = &unit;

@@ -34,6 +34,11 @@ class Walk {
   const Position& at() const { return at_; }
   const Path& path() const { return at_.path(); }
   bool has_pending_steps() const { return at_.next_step() != begun_; }
+  /// Whether the next step comes behind a look at data that this run has left out.
+  bool leaves_break_out() const {
+    return at_.next_step() < path().steps().size() &&
+           path().steps()[at_.next_step()].part != n_run_;
+  }
   bool may_change_to(const PathVersion& other) const { return at_.may_change_to(other, n_run_); }
 
   /// Whether a body in one piece ends here with these results, and has left these gradients; null
