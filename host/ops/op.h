@@ -24,7 +24,8 @@
 //   .provider the plugin that has the kernel ("kernels_lapack") of a row with neither formula, view
 //             nor eager: the host checks the arguments by `.meta` and has no kernel of its own.
 //   .sized_by the argument of a data_dependent row that settles the sizes where it is given, neither
-//             None nor negative ("num_classes"); without it they depend on data.
+//             None nor negative ("num_classes"); without it they depend on data. Of other rows: the
+//             list of indices whose masks make them depend on data.
 //   .vjp      the gradients of the arguments: see ops/vjp.h. A formula without it is differentiated
 //             as a program; a row with a decomposition and no vjp is recorded as its parts.
 //   .linear   the result as a sum of products of arguments, where it is linear in each factor:

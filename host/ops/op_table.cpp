@@ -269,16 +269,26 @@ Value default_of(const OpEntry& op, size_t arg) {
   }
 }
 
+static bool has_mask(const Value& indices) {
+  bool has = false;
+  each_tensor(indices, [&](const Tensor& t) {
+    has = has || (t.defined() && (t.dtype() == Dtype::bool_ || t.dtype() == Dtype::u8));
+  });
+  return has;
+}
+
 bool gives_what_data_decides(const CallArgs& call) {
-  if (!(call.op->tags & TN_TAG_DATA_DEPENDENT)) return false;
   const OpEntry& row = call.op->functional ? *call.op->functional : *call.op;
-  if (!row.def->sized_by) return true;
-  for (uint32_t i = 0; i < call.n_args; ++i)
-    if (call.op->schema.args[i].name == row.def->sized_by && call.args[i].is_number()) {
-      Number size = call.args[i].number();
-      return !size.is_symbolic() && size.to_int() < 0;
-    }
-  return true;
+  const bool is_tagged = (call.op->tags & TN_TAG_DATA_DEPENDENT) != 0;
+  if (!row.def->sized_by) return is_tagged;
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    if (call.op->schema.args[i].name != row.def->sized_by) continue;
+    if (!is_tagged) return has_mask(call.args[i]);
+    if (!call.args[i].is_number()) continue;
+    Number size = call.args[i].number();
+    return !size.is_symbolic() && size.to_int() < 0;
+  }
+  return is_tagged;
 }
 
 namespace {

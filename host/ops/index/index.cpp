@@ -380,6 +380,7 @@ static constexpr OpDef index_index_rows[] = {
      .core = true,
      .meta = fn<index_meta_of>,
      .eager = fn<index_kernel>,
+     .sized_by = "indices",
      .vjp = {{"self", "grad, self.sizes, indices",
               [](const Tensor& g, SymIntList sizes, TensorList indices) {
                 return g.new_zeros(sizes).index_put(indices, g, true);
@@ -388,6 +389,7 @@ static constexpr OpDef index_index_rows[] = {
     {.schema = "_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
      .meta = fn<index_meta_of>,
      .eager = fn<index_kernel>,
+     .sized_by = "indices",
      .vjp = {{"self", "grad, self.sizes, indices",
               [](const Tensor& g, SymIntList sizes, TensorList indices) {
                 return g.new_zeros(sizes).index_put(indices, g, true);
