@@ -4,6 +4,7 @@
 #include "core/sym/sym_int.h"
 #include "core/tensor/tensor_impl.h"
 
+#include <tenon/ops/create.h>
 #include <tenon/ops/pointwise.h>
 #include <tenon/ops/view.h>
 
@@ -49,7 +50,10 @@ SymInt n_reduced(SymIntList sizes, OptIntList dims) {
 
 Tensor scaled(const Tensor& t, Number factor) {
   bool is_one = !factor.is_symbolic() && factor.to_double() == 1;
-  return is_one ? t : t.mul(factor);
+  if (is_one) return t;
+  if (is_floating(t.dtype()) || is_complex(t.dtype())) return t.mul(factor);
+  // As an element, since a number would promote.
+  return t.mul(full(SymIntList(), factor, t.dtype(), std::nullopt, t.device()));
 }
 
 Tensor scattered(const Tensor& grad, SymIntList sizes, int64_t dim, const Tensor& indices,

@@ -24,7 +24,7 @@ Tensor unreduced(const Tensor& grad, SymIntList sizes, int64_t dim, bool keepdim
 /// How many elements a reduction over `dims` folds into one.
 SymInt n_reduced(SymIntList sizes, OptIntList dims);
 
-/// `t` times `factor`, itself for 1.
+/// `t` times `factor` in the dtype of `t`, itself for 1. For integers the factor's fraction is cut off.
 Tensor scaled(const Tensor& t, Number factor);
 
 /// `grad` at the places that `indices` name along `dim`, zero elsewhere: of ops that select one

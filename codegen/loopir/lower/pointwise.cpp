@@ -155,6 +155,8 @@ struct Call {
         values.push_back(x.cast(operand(in.a), dtype));
       } else if (is_integer_division(in) && in.b < f.n_inputs) {
         values.push_back(x.apply(in.code, dtype, operand(in.a), divisor(operand(in.b))));
+      } else if (in.code == TN_F_POW && is_floating(dtype) && is_real_of_call(in.b)) {
+        values.push_back(power(dtype, operand(in.a), operand(in.b)));
       } else {
         int n_operands = operands_of_code(in.code);
         values.push_back(x.apply(in.code, dtype, operand(in.a),
@@ -169,6 +171,22 @@ struct Call {
     bool divides = in.code == TN_F_TRUNCDIV || in.code == TN_F_FLOORDIV || in.code == TN_F_FMOD ||
                    in.code == TN_F_MOD;
     return divides && !is_floating(compute) && compute != TN_BOOL;
+  }
+  /// Whether an operand is a real number that each call tells.
+  bool is_real_of_call(uint32_t value) const {
+    if (value >= f.n_inputs) return false;
+    const tn_arg& a = n.arguments()[f.input_args[value]];
+    return !to.is_tensor(a) && to.arguments.place_of_real(a).has_value();
+  }
+  // With exponents that are known, roots are taken: at -inf and -0 they are something else.
+  Id power(int32_t dtype, Id base, Id exponent) const {
+    Expressions& x = to.x;
+    auto root = [&](double of, uint16_t code, Id other) {
+      Id is_it = x.apply(TN_F_EQ, TN_BOOL, exponent, x.number(of, dtype));
+      return x.apply(TN_F_SELECT, dtype, is_it, x.apply(code, dtype, base), other);
+    };
+    Id any = x.apply(TN_F_POW, dtype, base, exponent);
+    return root(0.5, TN_F_SQRT, root(-0.5, TN_F_RSQRT, any));
   }
   // Formulas give 0 for an integer divided by 0; as an op that is refused.
   Id divisor(Id value) const {

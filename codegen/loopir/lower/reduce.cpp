@@ -233,14 +233,20 @@ bool fold_truth(Folding f, Fold kind) {
   f.give(0, f.fold(kind, TN_BOOL, [&](Id e) { return f.to.x.cast(e, TN_BOOL); }), same);
   return true;
 }
+/// Here, unlike with the other reductions, an empty list names no dimension.
+bool fold_truth_over(Lowering& to, const node& n, Fold kind) {
+  std::vector<int64_t> given = int_list(n.args[1]);
+  Folding f(to, n, given);
+  if (!given.empty() || n.args[1].kind == TN_ARG_NONE) return fold_truth(f, kind);
+  if (!f.is_computing()) return false;
+  f.dims.folded.assign(f.t.ndim(), false);
+  f.give(0, f.t, [&](Id e) { return to.x.cast(e, TN_BOOL); });
+  return true;
+}
 bool any_all(Lowering& to, const node& n) { return fold_truth({to, n, {}}, Fold::any); }
-bool any_dims(Lowering& to, const node& n) {
-  return fold_truth({to, n, int_list(n.args[1])}, Fold::any);
-}
+bool any_over(Lowering& to, const node& n) { return fold_truth_over(to, n, Fold::any); }
 bool all_all(Lowering& to, const node& n) { return fold_truth({to, n, {}}, Fold::all); }
-bool all_dims(Lowering& to, const node& n) {
-  return fold_truth({to, n, int_list(n.args[1])}, Fold::all);
-}
+bool all_over(Lowering& to, const node& n) { return fold_truth_over(to, n, Fold::all); }
 
 /// var and std, alone or with the mean, by `correction`, of which `unbiased` is the number.
 bool fold_moments(Lowering& to, const node& n, bool root, bool with_mean) {
@@ -284,11 +290,11 @@ constexpr Rule reduce_table[] = {
     {"aten.min.dim", min_dim},
     {"aten.linalg_vector_norm.default", vector_norm},
     {"aten.any.default", any_all},
-    {"aten.any.dim", any_dims},
-    {"aten.any.dims", any_dims},
+    {"aten.any.dim", any_over},
+    {"aten.any.dims", any_over},
     {"aten.all.default", all_all},
-    {"aten.all.dim", all_dims},
-    {"aten.all.dims", all_dims},
+    {"aten.all.dim", all_over},
+    {"aten.all.dims", all_over},
     {"aten.var.correction", var},
     {"aten.var.dim", var},
     {"aten.std.correction", std_of},

@@ -36,15 +36,16 @@ class Axis {
         align_corners_(align_corners),
         dtype_(kind != Kind::nearest && kind != Kind::nearest_exact && dtype == TN_F64 ? TN_F64
                                                                                        : TN_F32),
-        in_(in),
-        out_(out),
-        factor_(factor) {
+        in_(settled(to.x, in)),
+        out_(settled(to.x, out)),
+        factor_(factor),
+        copies_(kind == Kind::nearest && to.arguments.are_known_equal(in_, out_)) {
     ratio_ = plain_ratio();
   }
 
   /// The taps of result `o`.
   std::vector<Tap> taps(Id o) const {
-    if (kind_ == Kind::nearest && in_ == out_) return {{o, none}};
+    if (copies_) return {{o, none}};
     if (ratio_) return {{x_.floordiv(o, x_.constant(*ratio_)), none}};
     if (kind_ == Kind::nearest || kind_ == Kind::nearest_exact) return {nearest_tap(o)};
     return kind_ == Kind::linear ? linear_taps(o) : cubic_taps(o);
@@ -57,7 +58,7 @@ class Axis {
   };
   /// Those of element `j`; nothing where sizes are not known.
   std::optional<Users> users(Id j) const {
-    if (kind_ == Kind::nearest && in_ == out_) return Users{j, 1};
+    if (copies_) return Users{j, 1};
     if (ratio_) return Users{x_.multiply(j, x_.constant(*ratio_)), *ratio_};
     auto in = x_.number_of(in_), out = x_.number_of(out_);
     constexpr int64_t largest = 4096;
@@ -76,6 +77,12 @@ class Axis {
   Id in() const { return in_; }
 
  private:
+  // A symbol of which only one number is left is that number: other sizes of it are.
+  static Id settled(Expressions& x, Id size) {
+    Range range = x.range(size);
+    return range.lower == range.upper ? x.constant(range.lower) : size;
+  }
+
   // How far one result is from the next, in elements.
   template <class C>
   C known_step(int64_t in, int64_t out) const {
@@ -148,7 +155,19 @@ class Axis {
   Tap nearest_tap(Id o) const {
     Id at = as_number(o);
     if (kind_ == Kind::nearest_exact) at = apply(TN_F_ADD, at, number(0.5));
-    return {position(apply(TN_F_FLOOR, apply(TN_F_MUL, at, step()))), none};
+    Id whole = x_.cast(apply(TN_F_FLOOR, apply(TN_F_MUL, at, step())), TN_I64);
+    bool is_known = x_.number_of(in_) && x_.number_of(out_);
+    if (kind_ == Kind::nearest && factor_ && !is_known) whole = unless_plain(o, whole);
+    return {position(whole), none};
+  }
+  // Equal and doubled sizes copy and double, whatever the factor is.
+  Id unless_plain(Id o, Id whole) const {
+    auto where_out_is = [&](Id size, Id position, Id other) {
+      Id is_it = x_.apply(TN_F_EQ, TN_BOOL, x_.index_value(out_), x_.index_value(size));
+      return x_.apply(TN_F_SELECT, TN_I64, is_it, x_.index_value(position), other);
+    };
+    Id two = x_.constant(2);
+    return where_out_is(in_, o, where_out_is(x_.multiply(in_, two), x_.floordiv(o, two), whole));
   }
   /// Where result o lies among the elements.
   Id center(Id o) const {
@@ -191,6 +210,7 @@ class Axis {
   int32_t dtype_;
   Id in_, out_;
   std::optional<double> factor_;
+  bool copies_;
   std::optional<int64_t> ratio_;
 };
 

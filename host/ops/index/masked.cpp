@@ -169,6 +169,10 @@ static constexpr OpDef index_masked_rows[] = {
            require(value.dim() == 0,
                    "masked_fill: the value must be a tensor without dimensions, found shape {}",
                    value.sizes());
+           require(
+               is_complex(self.dtype()) || !is_complex(value.dtype()),
+               "masked_fill: elements of {} cannot hold a value of {}; take its real part first",
+               self.dtype(), value.dtype());
            return masked_meta("masked_fill", self, mask);
          },
      .eager = [](Tensor& out, const Tensor& self, const Tensor& mask,

@@ -63,16 +63,16 @@ void add_slices(Tensor& out, size_t dim, const Tensor& positions, const Tensor& 
 
 void index_add_kernel(Tensor& out, const Tensor& self, int64_t dim, const Tensor& index,
                       const Tensor& source, Number alpha) {
-  Tensor scaled = alpha.is_integer() && alpha.to_int() == 1 ? source : mul(source, alpha);
+  Tensor added = scaled(source, alpha);
   bool is_wide = self.dtype() == Dtype::f32 || self.dtype() == Dtype::f64;
   if (is_wide && self.dim() > 0 && source.dim() == self.dim() && out.is_contiguous()) {
     copy_elements(out, self);
-    Tensor positions = index_of("index_add", index), values = contiguous_of(scaled);
+    Tensor positions = index_of("index_add", index), values = contiguous_of(added);
     auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
     return self.dtype() == Dtype::f32 ? add_slices<float>(out, at, positions, values)
                                       : add_slices<double>(out, at, positions, values);
   }
-  copy_elements(out, scatter_add(contiguous(self), dim, spread_index(index, source, dim), scaled));
+  copy_elements(out, scatter_add(contiguous(self), dim, spread_index(index, source, dim), added));
 }
 
 void index_copy_kernel(Tensor& out, const Tensor& self, int64_t dim, const Tensor& index,
@@ -138,10 +138,7 @@ static constexpr OpDef index_scatter_rows[] = {
      .eager = fn<index_add_kernel>,
      .decomp =
          [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-            Number alpha) {
-           Tensor scaled = to(mul(source, alpha), source.dtype());
-           return with_slices(self, dim, index, scaled, true);
-         },
+            Number alpha) { return with_slices(self, dim, index, scaled(source, alpha), true); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g; }},
              {"source", "grad, dim, index, source.sizes, alpha",
               [](const Tensor& g, int64_t dim, const Tensor& index, SymIntList sizes,

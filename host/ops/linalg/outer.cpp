@@ -1,7 +1,10 @@
 // Products that are made of others: outer, inner, kron, bilinear, sums of batches.
 #include "ops/op.h"
+#include "ops/promotion.h"
 #include "ops/shapes.h"
+#include "ops/vjp_rules.h"
 
+#include <tenon/ops/copy.h>
 #include <tenon/ops/create.h>
 #include <tenon/ops/linalg.h>
 #include <tenon/ops/pointwise.h>
@@ -22,23 +25,24 @@ Tensor outer_decomp(const Tensor& a, const Tensor& b) {
 
 bool is_number(Number n, double value) { return !n.is_symbolic() && n.to_double() == value; }
 
-// The factor takes the tensor's category: a fraction is cut off for integers.
-Tensor scaled(const Tensor& t, Number factor) {
-  if (is_number(factor, 1)) return t;
-  if (is_floating(t.dtype()) || factor.is_symbolic()) return mul(t, factor);
-  if (t.dtype() == Dtype::bool_) return mul(t, factor.to_bool());
-  return mul(t, static_cast<int64_t>(factor.to_double()));
-}
-
 Tensor addr_decomp(const Tensor& self, const Tensor& a, const Tensor& b, Number beta,
                    Number alpha) {
-  Tensor product = outer_decomp(scaled(a, alpha), b);
+  Promotion promotion;
+  for (const Tensor& t : {self, a, b}) promotion.add(t);
+  Dtype dtype = promotion.result();
+  bool has_fractions = is_floating(dtype) || is_complex(dtype);
+  require(
+      has_fractions || !(beta.is_floating() || alpha.is_floating()),
+      "addr: beta and alpha of a result of {} must be integers, found a floating number; cast the "
+      "input to a floating dtype",
+      dtype);
+  Tensor product = outer_decomp(scaled(to(a, dtype), alpha), b);
   Dims sizes = broadcast_sizes(self.sizes(), product.sizes());
   require(sizes.size() == 2 && sizes_match(sizes[0], a.size(0)) && sizes_match(sizes[1], b.size(0)),
           "addr: self of shape {} does not broadcast to the product's shape {}", self.sizes(),
           product.sizes());
   // The gradient of what is left out is zeros, not none.
-  return add(is_number(beta, 0) ? zero(self) : scaled(self, beta), product);
+  return add(is_number(beta, 0) ? zero(self) : scaled(to(self, dtype), beta), product);
 }
 
 Tensor inner_decomp(const Tensor& a, const Tensor& b) {

@@ -4,8 +4,10 @@
 #include "ops/shapes.h"
 
 #include <tenon/ops/create.h>
+#include <tenon/ops/nn.h>
 #include <tenon/ops/pointwise.h>
 #include <tenon/ops/reduce.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 
@@ -50,6 +52,36 @@ Tensor binary_cross_entropy_decomp(const Tensor& self, const Tensor& target, con
   Tensor missed = mul(sub(target, 1), clamp_min(log1p(neg(self)), -100));
   Tensor loss = sub(missed, mul(target, clamp_min(log(self), -100)));
   return reduced(weighted(loss, weight), reduction);
+}
+
+// The gradient of each element's loss, of all that are broadcast to one shape.
+Tensor of_each(const Tensor& g, const Tensor& self, const Tensor& target, const Tensor& weight,
+               int64_t reduction) {
+  if (reduction == no_reduction) return g;
+  Dims sizes = broadcast_sizes(self.sizes(), target.sizes());
+  if (weight.defined()) sizes = broadcast_sizes(list_of(sizes), weight.sizes());
+  SymInt count = product(list_of(sizes));
+  return expand(reduction == mean_reduction ? div(g, Number(count)) : g, list_of(sizes));
+}
+
+// Of what is kept above -100 the decomposition has no gradient, and at a certainty none at all:
+// there PyTorch's is large, and finite.
+Tensor bce_for_self(const Tensor& g, const Tensor& self, const Tensor& target, const Tensor& weight,
+                    int64_t reduction) {
+  return binary_cross_entropy_backward(of_each(g, self, target, weight, reduction), self, target,
+                                       weight, no_reduction);
+}
+
+Tensor bce_for_target(const Tensor& g, const Tensor& self, const Tensor& target,
+                      const Tensor& weight, int64_t reduction) {
+  Tensor slope = sub(log1p(neg(self)), log(self));
+  return mul(weighted(slope, weight), of_each(g, self, target, weight, reduction));
+}
+
+Tensor bce_for_weight(const Tensor& g, const Tensor& self, const Tensor& target,
+                      const Tensor& weight, int64_t reduction) {
+  return mul(binary_cross_entropy(self, target, {}, no_reduction),
+             of_each(g, self, target, weight, reduction));
 }
 
 Tensor binary_cross_entropy_with_logits_decomp(const Tensor& self, const Tensor& target,
@@ -142,6 +174,9 @@ static constexpr OpDef nn_loss_rows[] = {
     {.schema = "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int "
                "reduction=1) -> Tensor",
      .decomp = fn<binary_cross_entropy_decomp>,
+     .vjp = {{"self", "grad, self, target, weight, reduction", fn<bce_for_self>},
+             {"target", "grad, self, target, weight, reduction", fn<bce_for_target>},
+             {"weight", "grad, self, target, weight, reduction", fn<bce_for_weight>}},
      .autocast = Autocast::fp32},
     {.schema = "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, "
                "Tensor? pos_weight=None, int reduction=1) -> Tensor",

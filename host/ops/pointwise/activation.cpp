@@ -175,9 +175,13 @@ static constexpr OpDef pointwise_activation_rows[] = {
      .formula = pointwise([](auto x) {
        auto z = exp(-abs(x));
        return outputs(min(x, 0) - log1p(z), z);
-     })},
+     }),
+     .vjp = {{"self", "grad, self, result1", fn<log_sigmoid_backward>}}},
+    // At 0 the formula has two kinks, which make up for each other.
     {.schema = "log_sigmoid(Tensor self) -> Tensor",
-     .formula = pointwise([](auto x) { return min(x, 0) - log1p(exp(-abs(x))); })},
+     .formula = pointwise([](auto x) { return min(x, 0) - log1p(exp(-abs(x))); }),
+     .vjp = {{"self", "grad, self",
+              [](const Tensor& g, const Tensor& x) { return log_sigmoid_backward(g, x, x); }}}},
     {.schema = "log_sigmoid_backward(Tensor grad_output, Tensor self, Tensor buffer) -> Tensor",
      .formula = pointwise([](auto g, auto x, auto) { return g * sigmoid(-x); })},
     {.schema = "logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor",

@@ -3,6 +3,7 @@
 #include "core/scalar/fast_formulas.h"
 #include "ops/forms/complex_forms.h"
 #include "ops/op.h"
+#include "ops/pointwise/by_element.h"
 #include "ops/promotion.h"
 #include "ops/vjp_rules.h"
 
@@ -36,6 +37,18 @@ Tensor outside(const Tensor& x, std::optional<Number> low, std::optional<Number>
   Tensor inside = low ? x.ge(*low) : x.le(*high);
   if (low && high) inside = inside.logical_and(x.le(*high));
   return inside.logical_not();
+}
+
+// The gradient of x log(y) for x: where x is 0 it counts for y that have a logarithm.
+Tensor log_where_it_counts(const Tensor& g, const Tensor& x, const Tensor& y) {
+  return xlogy(g, y).masked_fill(x.eq(0).logical_and(y.le(0)), 0);
+}
+
+// 0 at the origin, where no angle is.
+Tensor one_over_square_of_length(const Tensor& y, const Tensor& x) {
+  auto wide = [](const Tensor& t) { return itemsize(t.dtype()) < 4 ? t.to(Dtype::f32) : t; };
+  Tensor square = wide(y).mul(wide(y)).add(wide(x).mul(wide(x)));
+  return square.reciprocal().masked_fill(square.eq(0), 0);
 }
 
 }  // namespace
@@ -272,7 +285,14 @@ static constexpr OpDef pointwise_arithmetic_rows[] = {
     {.schema = "atan2(Tensor self, Tensor other) -> Tensor",
      .variants = in_place,
      .core = true,
-     .formula = pointwise([](auto y, auto x) { return atan2(y, x); })},
+     .formula = pointwise([](auto y, auto x) { return atan2(y, x); }),
+     .vjp = {{"self", "grad, self, other",
+              [](const Tensor& g, const Tensor& y,
+                 const Tensor& x) { return g.mul(x).mul(one_over_square_of_length(y, x)); }},
+             {"other", "grad, self, other",
+              [](const Tensor& g, const Tensor& y,
+                 const Tensor&
+                     x) { return g.mul(y.neg()).mul(one_over_square_of_length(y, x)); }}}},
     {.schema = "copysign.Tensor(Tensor self, Tensor other) -> Tensor",
      .variants = in_place,
      .formula = pointwise([](auto x, auto y) { return copysign(x, y); })},
@@ -305,7 +325,13 @@ static constexpr OpDef pointwise_arithmetic_rows[] = {
      .formula = pointwise([](auto x, auto y) {
        auto m = max(x, y);
        return select(x == y, x + 1, m + log1p(exp2(-abs(x - y))) * 1.4426950408889634074);
-     })},
+     }),
+     .vjp = {{"self", "grad, self, other",
+              [](const Tensor& g, const Tensor& a,
+                 const Tensor& b) { return g.div(b.sub(a).exp2().add(1)); }},
+             {"other", "grad, self, other",
+              [](const Tensor& g, const Tensor& a,
+                 const Tensor& b) { return g.div(a.sub(b).exp2().add(1)); }}}},
     {.schema = "heaviside(Tensor self, Tensor values) -> Tensor",
      .variants = in_place,
      .formula =
@@ -314,11 +340,17 @@ static constexpr OpDef pointwise_arithmetic_rows[] = {
     {.schema = "xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
      .variants = in_place,
      .formula =
-         pointwise([](auto x, auto y) { return select((x == 0) & (y == y), 0, x * log(y)); })},
+         pointwise([](auto x, auto y) { return select((x == 0) & (y == y), 0, x * log(y)); }),
+     .vjp = {{"self", "grad, self, other", fn<log_where_it_counts>},
+             {"other", "grad, self, other",
+              [](const Tensor& g, const Tensor& x, const Tensor& y) { return g.mul(x).div(y); }}}},
     {.schema = "xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor",
      .variants = in_place,
      .formula =
-         pointwise([](auto x, auto y) { return select((x == 0) & (y == y), 0, x * log(y)); })},
+         pointwise([](auto x, auto y) { return select((x == 0) & (y == y), 0, x * log(y)); }),
+     .vjp = {{"self", "grad, self, other",
+              [](const Tensor& g, const Tensor& x,
+                 Number y) { return log_where_it_counts(g, x, as_tensor(y, x)); }}}},
     {.schema = "xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor",
      .formula =
          pointwise([](auto x, auto y) { return select((x == 0) & (y == y), 0, x * log(y)); })},

@@ -27,6 +27,11 @@ constexpr auto integer_meta = [](const Tensor& self, const Tensor& other) {
   return meta;
 };
 
+// The gradient of x log(1 + y) for x: where x is 0 it counts for y that have a logarithm.
+Tensor log1p_where_it_counts(const Tensor& g, const Tensor& x, const Tensor& y) {
+  return special_xlog1py(g, y).masked_fill(x.eq(0).logical_and(y.le(-1)), 0);
+}
+
 int64_t greatest_divisor(int64_t a, int64_t b) { return std::gcd(a, b); }
 int64_t least_multiple(int64_t a, int64_t b) {
   return a == 0 || b == 0 ? 0 : std::abs(a / std::gcd(a, b) * b);
@@ -198,10 +203,19 @@ static constexpr OpDef pointwise_special_rows[] =
          })},
         {.schema = "special_xlog1py(Tensor self, Tensor other) -> Tensor",
          .formula = pointwise(
-             [](auto x, auto y) { return select(y != y, y, select(x == 0, 0, x * log1p(y))); })},
+             [](auto x, auto y) { return select(y != y, y, select(x == 0, 0, x * log1p(y))); }),
+         .vjp = {{"self", "grad, self, other", fn<log1p_where_it_counts>},
+                 {"other", "grad, self, other",
+                  [](const Tensor& g, const Tensor& x, const Tensor& y) {
+                    return g.mul(x).div(y.add(1));
+                  }}}},
         {.schema = "special_xlog1py.other_scalar(Tensor self, Scalar other) -> Tensor",
          .formula = pointwise(
-             [](auto x, auto y) { return select(y != y, y, select(x == 0, 0, x * log1p(y))); })},
+             [](auto x, auto y) { return select(y != y, y, select(x == 0, 0, x * log1p(y))); }),
+         .vjp = {{"self", "grad, self, other",
+                  [](const Tensor& g, const Tensor& x, Number y) {
+                    return log1p_where_it_counts(g, x, as_tensor(y, x));
+                  }}}},
         {.schema = "special_zeta(Tensor self, Tensor other) -> Tensor",
          .meta = binary_float_meta,
          .eager = combine_kernel<hurwitz_zeta>},

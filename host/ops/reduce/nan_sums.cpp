@@ -5,6 +5,7 @@
 #include "ops/vjp_rules.h"
 
 #include <tenon/ops/create.h>
+#include <tenon/ops/index.h>
 #include <tenon/ops/pointwise.h>
 #include <tenon/ops/reduce.h>
 #include <tenon/ops/view.h>
@@ -60,7 +61,10 @@ struct NanMean {
 };
 
 constexpr auto nansum_kernel = [](Tensor& out, const Tensor& self, OptIntList dims, bool, Type) {
-  Tensor in = self.dtype() == out.dtype() ? self : converted(self, out.dtype());
+  // Among integers nothing would tell NaN any more.
+  bool hides_nan = is_floating(self.dtype()) && is_integral(out.dtype());
+  Tensor numbers = hides_nan ? masked_fill(self, isnan(self), 0) : self;
+  Tensor in = self.dtype() == out.dtype() ? self : converted(numbers, out.dtype());
   dispatch_dtype(in.dtype(), "nansum", [&]<class T>() {
     reduce<T>(in, out, dims_mask(dims, self.dim()), NanSum<T>{data_of<T>(out)});
   });

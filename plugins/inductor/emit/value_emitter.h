@@ -19,9 +19,11 @@ struct Frame {
   std::set<Id> written;  ///< by the kernel itself: what is loaded ahead is not there yet
 };
 
-/// How the processor of the code rounds to bf16.
+/// How the processor of the code rounds to bf16. The instruction makes zeros of denormal numbers, so
+/// that code which has to round as eager code does goes without it.
 inline lanes::ToBf16 to_bf16(const CodeOptions& options) {
-  return options.has("avx512bf16") ? lanes::ToBf16::by_instruction : lanes::ToBf16::by_bits;
+  bool by_instruction = options.has("avx512bf16") && !options.rounds_narrow;
+  return by_instruction ? lanes::ToBf16::by_instruction : lanes::ToBf16::by_bits;
 }
 
 class ValueEmitter {

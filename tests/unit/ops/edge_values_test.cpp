@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace tenon {
 namespace {
 
@@ -101,6 +103,18 @@ TEST(EdgeValues, TheDtypeOfAQuantileIsCheckedWhereItIsRecorded) {
     x.requires_grad_(records);
     EXPECT_THAT(message_of([&] { quantile(x, 0.5, 0); }), HasSubstr("f32 or f64 is expected"));
   }
+}
+
+TEST(EdgeValues, IntegersSumWhatIsANumber) {
+  Tensor x = tensor({std::nan(""), 1.75, 2.5});
+  for (Dtype dtype : {Dtype::i32, Dtype::i64, Dtype::u8})
+    EXPECT_THAT(values_of(nansum(x, {}, false, dtype)), ElementsAre(3));
+}
+
+TEST(EdgeValues, ARealElementHoldsNoComplexValue) {
+  Tensor value = complex(tensor(3.0), tensor(4.0));
+  EXPECT_THAT(message_of([&] { masked_fill(tensor({1.0}), tensor({true}), value); }),
+              HasSubstr("elements of f64 cannot hold a value of c128"));
 }
 
 }  // namespace
