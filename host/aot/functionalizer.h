@@ -53,6 +53,8 @@ class Functionalizer {
 
   void lower_control_flow(const Node& node, const OpEntry& op, std::vector<Value> args);
   std::shared_ptr<Graph> pure_body(const Graph& body, std::span<const TensorMeta> inputs);
+  std::vector<TensorMeta> inputs_of_body(const Graph& body, std::vector<TensorMeta> given,
+                                         std::span<const TensorMeta> before) const;
 
   void lower_write(const Node& node, const OpEntry& op, std::vector<Value>& args);
   void lower_out(const Node& node, const OpEntry& op, const std::vector<Value>& args);

@@ -17,6 +17,7 @@
 #include "aot/backward_code.h"
 #include "aot/eager_training.h"
 #include "aot/joined_statistics.h"
+#include "aot/passed_results.h"
 #include "aot/second_forward.h"
 #include "aot/strided_copies.h"
 #include "autograd/collector.h"
@@ -146,7 +147,7 @@ class CompiledNode final : public autograd::Node {
       input_of[tangents[k]] = add_input(outputs[tangents[k]]);
     for (uint32_t k = 0; k < tangents.size(); ++k)
       autograd::set_history(outputs[tangents[k]], shared_from_this(), k);
-    if (runs_piece_of_body && tangents.size() > 1) without_gradient_.assign(tangents.size(), true);
+    if (runs_piece_of_body && tangents.size() > 1) passed_.expect(tangents.size());
     BelowAutograd below;
     WrittenStorages written(plan_->written, inputs);
     for (const Saved& s : plan_->halves.saved) {
@@ -172,21 +173,21 @@ class CompiledNode final : public autograd::Node {
   }
 
   void release() override {
-    if (waits_for_gradients()) return;
+    if (passed_.are_awaited()) return note_used_up();
     for (autograd::SavedTensor& t : saved_) t.release();
     before_.release();
     released_ = true;
   }
 
   void note_reached(uint64_t results) override {
-    for (size_t k = 0; k < without_gradient_.size(); ++k)
-      if (results >> k & 1) without_gradient_[k] = false;
+    for (size_t k = 0; k < passed_.size(); ++k) passed_.note(k, results >> k & 1);
   }
 
   bool collect(autograd::Collector& collector) const override {
     if (released_) collector.refuse("a tape that was freed");
     constexpr size_t most_noted = 64;
-    if (!plan_->can_be_inlined || without_gradient_.size() > most_noted) return false;
+    if (!plan_->can_be_inlined || passed_.size() > most_noted || passed_.any_is_used_up())
+      return false;
     collector.key(plan_->serial);
     if (plan_->halves.backward.graph->symbols.empty()) collector.fix_sizes();
     collector.list_of(this, backward_words_.size());
@@ -196,23 +197,34 @@ class CompiledNode final : public autograd::Node {
   }
 
   std::vector<Tensor> apply(std::vector<Tensor> grads) override {
+    for (size_t k = 0; k < passed_.size() && !autograd::stand_ins; ++k)
+      passed_.note(k, grads[k].defined());
     if (std::ranges::none_of(grads, [](const Tensor& g) { return g.defined(); }))
       return std::vector<Tensor>(next.size());
-    require(!released_,
-            "backward through {} a second time: what it had kept was freed by the first pass; pass "
-            "retain_graph = true to that one",
-            name());
+    if (released_ || is_used_up(grads)) autograd::fail_released(*this);
     if (autograd::stand_ins) return record_backward(grads);
-    for (size_t k = 0; k < grads.size() && k < without_gradient_.size(); ++k)
-      if (grads[k].defined()) without_gradient_[k] = false;
     return thread_modes.grad_enabled ? differentiate_again(std::move(grads))
                                      : run_backward(std::move(grads));
   }
 
  private:
-  // A plain run of a body in pieces would have a node for each result.
-  bool waits_for_gradients() const {
-    return std::ranges::find(without_gradient_, true) != without_gradient_.end();
+  // A gradient that is only asked for need not come by all nodes of a plain run.
+  void note_used_up() {
+    const autograd::EngineOptions* pass = autograd::current_pass();
+    if (pass && pass->accumulate) passed_.use_up();
+  }
+
+  // Nodes that keep nothing can be passed any number of times.
+  bool is_used_up(const std::vector<Tensor>& grads) const {
+    if (!passed_.any_is_used_up()) return false;
+    std::vector<bool> others(saved_.size());
+    for (size_t k = 0; k < passed_.size(); ++k)
+      others.push_back(!passed_.is_used_up(k) || !grads[k].defined());
+    auto n_others = static_cast<size_t>(std::ranges::count(others, true));
+    if (n_others == passed_.size()) return false;
+    auto part = n_others ? without_tangents(*plan_->halves.backward.graph, others) : std::nullopt;
+    if (!part) return !saved_.empty();
+    return std::ranges::any_of(part->inputs, [&](uint32_t i) { return i < saved_.size(); });
   }
 
   Tensor copy_of(const Saved& s, const Tensor& t) const {
@@ -297,7 +309,7 @@ class CompiledNode final : public autograd::Node {
     if (std::ranges::any_of(values, is_fake)) return pass_on(half, undefined, values);
     const autograd::EngineOptions* pass = autograd::current_pass();
     bool donates = config::flags().functorch.donated_buffer && pass && !pass->keep_graph &&
-                   !waits_for_gradients();
+                   !passed_.are_awaited();
     if (donates) release();
     std::vector<detail::TensorHead*> heads;
     heads.reserve(values.size());
@@ -402,7 +414,7 @@ class CompiledNode final : public autograd::Node {
   InputsBefore before_;
   std::vector<int64_t> words_, backward_words_;
   RngState random_;
-  std::vector<bool> without_gradient_;  // of a piece of a body: by result
+  PassedResults passed_;  // of a piece of a body
   bool released_ = false;
 };
 

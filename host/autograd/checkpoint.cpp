@@ -3,8 +3,8 @@
 // Method: while `f` runs, what its nodes save is counted and thrown away. The first time one of
 // them is needed, `f` runs again with the random numbers and autocast state of the first run, and
 // what it saves then, in the same order, takes the place of what was thrown away. So hooks, grad()
-// and several passes work as without it. Source: PyTorch's checkpoint without reentry. Cost: one
-// more run of `f` a pass.
+// and several passes work as without it; a pass inside of `f` finds there what was saved in the same
+// run. Source: PyTorch's checkpoint without reentry. Cost: one more run of `f` a pass.
 #include "autograd/grad_state.h"
 #include "autograd/saved/saved_tensor_hooks.h"
 #include "core/dispatch.h"
@@ -21,6 +21,9 @@ namespace tenon::autograd {
 
 namespace {
 
+/// Ends a second run for a pass inside of the first one, which has come no further.
+struct Enough {};
+
 struct Frame {
   std::function<std::vector<Tensor>(const std::vector<Tensor>&)> f;
   std::vector<Tensor> inputs;
@@ -28,6 +31,7 @@ struct Frame {
   RngState random;
   AutocastState autocast;
   size_t n_saved = 0;
+  bool is_over = false;         ///< the first run
   std::vector<Unpacked> again;  ///< what the second run saved; an entry is given away once
   std::mutex lock;
 
@@ -35,6 +39,12 @@ struct Frame {
     for (size_t i = 0; i < inputs.size(); ++i)
       require(!inputs[i].defined() || version_of(inputs[i]) == versions[i],
               "checkpoint: input {} was modified in place since the first run", i);
+  }
+
+  std::shared_ptr<void> save_again(const Tensor& t) {
+    again.push_back({t.detach(), version_of(t)});
+    if (!is_over && again.size() == n_saved) throw Enough();
+    return std::make_shared<Unpacked>(again.back());
   }
 
   void run_again() {
@@ -45,13 +55,14 @@ struct Frame {
     {
       EnableGradGuard grad;
       AutocastGuard cpu_as_before(autocast.cpu), cuda_as_before(autocast.cuda);
-      SavedTensorHooks collect(
-          [this](const Tensor& t) {
-            again.push_back({t.detach(), version_of(t)});
-            return std::shared_ptr<void>(std::make_shared<int>());
-          },
-          [](const std::shared_ptr<void>&) { return Tensor(); });
-      f(inputs);
+      HooksWithVersions collect([this](const Tensor& t) { return save_again(t); },
+                                [](const std::shared_ptr<void>& data) {
+                                  return *static_cast<const Unpacked*>(data.get());
+                                });
+      try {
+        f(inputs);
+      } catch (const Enough&) {
+      }
     }
     restore_rng_state(now);
     require(again.size() == n_saved,
@@ -60,10 +71,15 @@ struct Frame {
             n_saved, again.size());
   }
 
+  void end_first_run() {
+    is_over = true;
+    again.clear();
+  }
+
   // `f` may have written it after it was saved, which is the node's to refuse.
   Unpacked take(size_t index) {
     std::lock_guard guard(lock);
-    if (again.empty() || !again[index].tensor.defined()) run_again();
+    if (index >= again.size() || !again[index].tensor.defined()) run_again();
     return std::exchange(again[index], Unpacked());
   }
 };
@@ -104,7 +120,9 @@ std::vector<Tensor> checkpoint(std::function<std::vector<Tensor>(const std::vect
         const auto& handle = *static_cast<const Handle*>(data.get());
         return handle.frame->take(handle.index);
       });
-  return frame->f(inputs);
+  std::vector<Tensor> results = frame->f(inputs);
+  frame->end_first_run();
+  return results;
 }
 
 }  // namespace tenon::autograd

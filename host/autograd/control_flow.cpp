@@ -5,9 +5,10 @@
 //   and the gradients of its results the gradients of its inputs. Of cond it is the cond of both
 //   derivatives. Of scan it is a scan from the last slice to the first, which carries the gradients
 //   of the carry and those of what every iteration reads; the forward stacks the carry that each
-//   iteration began with. map is a scan that carries nothing. Method: the body is recorded again on
-//   a tape of its own, and the engine walks that tape, all within a recording inside of the one in
-//   progress. Cost: the forward of each body is computed again in the backward.
+//   iteration began with, which is a result like others where a second derivative sends it a
+//   gradient. map is a scan that carries nothing. Method: the body is recorded again on a tape of
+//   its own, and the engine walks that tape, all within a recording inside of the one in progress.
+//   Cost: the forward of each body is computed again in the backward.
 #include "autograd/control_flow.h"
 
 #include "autograd/engine.h"
@@ -107,19 +108,26 @@ Tensors tangents_of(const Tensors& grads, const Node& node, size_t first, size_t
   return out;
 }
 
-// Of the gradients of a call's floating results, as a body takes them: where bodies differ in a size,
-// the call's result has one that the data decide, and each body's has its own.
-std::vector<TensorMeta> tangent_metas(const Tensors& tangents, const Graph& body) {
-  std::vector<TensorMeta> metas = metas_of(tangents);
-  auto meta = metas.begin();
-  for (ValueId v : body.outputs()) {
-    const TensorMeta& own = body.value(v).meta;
-    if (!is_differentiable(own.dtype)) continue;
-    if (!same_sizes(list_of(meta->sizes), list_of(own.sizes)))
-      *meta = contiguous_meta(list_of(own.sizes), meta->dtype, meta->device);
-    ++meta;
+// Where bodies of cond differ in a size, the call's result has one that the data decide, and each
+// body's has its own; so have gradients of it. `values` of the call as a body takes them: those whose
+// size differs are to lie row by row, as nothing else is said of them.
+void add_metas(std::vector<TensorMeta>& metas, Tensors& values, const Graph& body,
+               std::span<const ValueId> own_values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    Tensor& value = values[i];
+    const TensorMeta& own = body.value(own_values[i]).meta;
+    bool is_own = !same_sizes(value.sizes(), list_of(own.sizes));
+    if (is_own) value = value.contiguous();
+    metas.push_back(is_own ? contiguous_meta(list_of(own.sizes), value.dtype(), value.device())
+                           : meta_of(value));
   }
-  return metas;
+}
+
+std::vector<ValueId> floating_results(const Graph& body) {
+  std::vector<ValueId> out;
+  for (ValueId v : body.outputs())
+    if (is_differentiable(body.value(v).meta.dtype)) out.push_back(v);
+  return out;
 }
 
 // The body once more, then from the gradients of its floating results those of `wanted` inputs.
@@ -197,8 +205,9 @@ class CondNode final : public Node {
     if (predicate_.defined()) predicate = predicate_.unpack(shared_from_this(), "the predicate");
     std::vector<Value> args{predicate.defined() ? Value::of(predicate) : number_};
     for (const Body& body : bodies_) {
-      std::vector<TensorMeta> metas = metas_of(operands);
-      for (TensorMeta& meta : tangent_metas(tangents, *body)) metas.push_back(std::move(meta));
+      std::vector<TensorMeta> metas;
+      add_metas(metas, operands, *body, body->inputs());
+      add_metas(metas, tangents, *body, floating_results(*body));
       args.push_back(keep(record_body(
           metas,
           [&](const Tensors& fakes) {
@@ -279,8 +288,14 @@ class ScanNode final : public Node {
     xs_ = SavedList(parts.xs, *this);
     extra_ = SavedList(parts.extra, *this);
   }
-  void save_carries(const Tensors& stacked) {
-    for (const Tensor& t : stacked) carries_.tensors.emplace_back(t, false);
+  /// After the results have their history: what `shown` gives besides them, whose history is this
+  /// node too.
+  void save_carries(const Tensors& stacked, Body shown, const std::vector<bool>& needs) {
+    shown_ = std::move(shown);
+    for (size_t i = 0; i < stacked.size(); ++i) {
+      uint32_t input = add_input(stacked[i]);
+      carries_.tensors.emplace_back(stacked[i], true, needs[i] ? input : SavedTensor::no_history);
+    }
   }
 
   std::string name() const override { return name_; }
@@ -294,6 +309,8 @@ class ScanNode final : public Node {
   Tensors apply(Tensors grads) override {
     const std::vector<size_t> xs = xs_.wanted(*this), extra = extra_.wanted(*this);
     std::shared_ptr<Node> self = shared_from_this();
+    const Graph& body = body_for(grads);
+    grads.resize(body.outputs().size());
     Tensors also = extra_.unpack(self);
     // What the backward scan carries: gradients of the carry, and sums for what all iterations
     // read.
@@ -303,12 +320,18 @@ class ScanNode final : public Node {
                             tangents_of(grads, *this, n_carried_, grads.size()));
     slices = flipped(slices);
     std::vector<std::vector<TensorMeta>> lists{metas_of(carried), metas_of(slices), metas_of(also)};
-    Body backward = backward_body(body_inputs(ControlFlow::scan, 0, lists), carried.size());
+    Body backward = backward_body(body, body_inputs(ControlFlow::scan, 0, lists), carried.size());
     Tensors found = run_scan(keep(std::move(backward)), carried, slices, also);
     return placed(found, xs, extra);
   }
 
  private:
+  // A first derivative sends the stacked carries nothing.
+  const Graph& body_for(const Tensors& grads) const {
+    auto of_carries = std::span(grads).subspan(body_->outputs().size());
+    return std::ranges::any_of(of_carries, &Tensor::defined) ? *shown_ : *body_;
+  }
+
   std::vector<size_t> floating_carries() const {
     std::vector<size_t> out;
     for (size_t i = 0; i < n_carried_; ++i)
@@ -326,7 +349,8 @@ class ScanNode final : public Node {
 
   // (gradients of the carry, sums; slices, carry, gradients of outputs; extra)
   //   -> (gradients of the carry before, sums; gradients of the slices)
-  Body backward_body(const std::vector<TensorMeta>& metas, size_t n_backward_carry) const {
+  Body backward_body(const Graph& body, const std::vector<TensorMeta>& metas,
+                     size_t n_backward_carry) const {
     size_t n_xs = xs_.tensors.size(), n_extra = extra_.tensors.size();
     size_t n_grads = floating_carries().size(), first_slice = n_backward_carry;
     size_t n_outputs = metas.size() - first_slice - n_xs - n_carried_ - n_extra;
@@ -340,33 +364,28 @@ class ScanNode final : public Node {
       Tensors given = joined(joined(part(first_slice + n_xs, n_carried_), part(first_slice, n_xs)),
                              part(f.size() - n_extra, n_extra));
       Tensors sent = joined(part(0, n_grads), part(first_slice + n_xs + n_carried_, n_outputs));
-      Tensors found = body_gradients(*body_, given, wanted, sent);
+      Tensors found = body_gradients(body, given, wanted, sent);
       Tensors out(found.begin(), found.begin() + static_cast<ptrdiff_t>(n_grads));
       for (size_t e = 0; e < n_backward_carry - n_grads; ++e)
         out.push_back(f[n_grads + e] + found[n_grads + n_wanted_xs + e]);
       for (size_t x = 0; x < n_wanted_xs; ++x) out.push_back(found[n_grads + x]);
       return out;
     };
-    return record_body(metas, run, true, flags_of(metas.size(), positions(wanted, first_slice)));
+    size_t first_extra = metas.size() - n_extra;
+    return record_body(metas, run, true,
+                       flags_of(metas.size(), positions(wanted, first_slice, first_extra)));
   }
 
   // Where inputs of the body stand among those of the backward body.
-  std::vector<size_t> positions(const std::vector<size_t>& wanted, size_t first_slice) const {
+  std::vector<size_t> positions(const std::vector<size_t>& wanted, size_t first_slice,
+                                size_t first_extra) const {
     size_t n_xs = xs_.tensors.size();
-    size_t first_extra = inputs_before_extra(first_slice);
     std::vector<size_t> out;
     for (size_t w : wanted)
       out.push_back(w < n_carried_          ? first_slice + n_xs + w
                     : w < n_carried_ + n_xs ? first_slice + (w - n_carried_)
                                             : first_extra + (w - n_carried_ - n_xs));
     return out;
-  }
-
-  size_t inputs_before_extra(size_t first_slice) const {
-    size_t n_outputs = 0;
-    for (size_t i = n_carried_; i < inputs.size(); ++i)
-      n_outputs += is_differentiable(inputs[i].dtype);
-    return first_slice + xs_.tensors.size() + n_carried_ + n_outputs;
   }
 
   Tensors placed(const Tensors& found, const std::vector<size_t>& xs,
@@ -384,7 +403,7 @@ class ScanNode final : public Node {
   }
 
   std::string name_;
-  Body body_;
+  Body body_, shown_;  // the second one of a scan only
   size_t n_carried_;
   SavedList xs_, extra_, carries_;
 };
@@ -403,16 +422,19 @@ void record_scan(const CallArgs& call) {
   ScanParts parts(call);
   auto node = std::make_shared<ScanNode>(parts, "ScanBackward");
   note_origin(*node, call.op->name);
+  Body showing = parts.showing_carry();
   Tensors results;
   {
     BelowAutograd below;
-    results = run_scan(keep(parts.showing_carry()), parts.init, parts.xs, parts.extra);
+    results = run_scan(keep(showing), parts.init, parts.xs, parts.extra);
   }
   auto shown = results.end() - static_cast<ptrdiff_t>(parts.init.size());
-  node->save_carries({shown, results.end()});
+  Tensors carries(shown, results.end());
   results.erase(shown, results.end());
   call.results[0] = Value::own(std::move(results));
   give_history(call, node);
+  // A carry that any iteration gives a gradient is among the results that need one.
+  node->save_carries(carries, std::move(showing), results_that_need_gradients(call));
 }
 
 // The first slice is the carry of a scan over the others, which puts out each new carry.

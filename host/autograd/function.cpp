@@ -7,6 +7,7 @@
 #include "autograd/view.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/tensor/stand_in.h"
 #include "report/stack.h"
 
 #include <tenon/ops/create.h>
@@ -14,6 +15,24 @@
 #include <algorithm>
 
 namespace tenon::autograd {
+
+namespace {
+
+Tensor object_of(Tensor t) {
+  if (t.is_fake() && thread_modes.tracer)
+    if (Tensor real = object_behind_slot(t); real.defined()) t = std::move(real);
+  while (const Tensor* object = stands_for(t)) t = Tensor(*object);
+  return t;
+}
+
+// As is_same(), which is only asked where an argument is a captured tensor: no other answer makes a
+// body depend on which tensors a call brings.
+bool are_one(const Tensor& a, const Tensor& b) {
+  if (same_head(a, b)) return true;
+  return a.defined() && b.defined() && same_head(object_of(a), object_of(b)) && a.is_same(b);
+}
+
+}  // namespace
 
 class FunctionNode final : public Node {
  public:
@@ -39,7 +58,7 @@ class FunctionNode final : public Node {
   /// Keeps what forward asked for; `results` are kept without their history.
   void save(const std::vector<Tensor>& results) {
     for (const Tensor& t : context.to_save_) {
-      auto at = std::ranges::find_if(results, [&](const Tensor& r) { return r.is_same(t); });
+      auto at = std::ranges::find_if(results, [&](const Tensor& r) { return are_one(r, t); });
       bool is_result = t.defined() && at != results.end();
       saved_.emplace_back(t, is_result, static_cast<uint32_t>(at - results.begin()));
     }
@@ -76,7 +95,7 @@ struct FunctionRunner {
   const std::vector<Tensor>& inputs;
 
   static bool holds(const std::vector<Tensor>& list, const Tensor& t) {
-    return std::ranges::any_of(list, [&](const Tensor& x) { return x.is_same(t); });
+    return std::ranges::any_of(list, [&](const Tensor& x) { return are_one(x, t); });
   }
 
   bool note_needs() {

@@ -2,6 +2,7 @@
 #include "graph/extract.h"
 
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "graph/passes/aliasing.h"
 
 #include <algorithm>
@@ -52,6 +53,7 @@ class Extractor::Piece {
       if (v != no_value) add_outside(v);
     for (ValueId v : out_.outer_inputs)
       all_.symbols_.each_of(all_.graph_.value(v), [&](uint32_t s) { symbols_.insert(s); });
+    add_equal_symbols();
     for (uint32_t s : symbols_) add_symbol(s);
     for (ValueId v : constants_) add_constant(v);
     for (NodeId n : nodes_) add_node(n);
@@ -59,6 +61,18 @@ class Extractor::Piece {
       const SymbolBinding& b = all_.graph_.symbols[position];
       bind(position, {b.symbol, all_.mapped_[binder], b.dim, b.stride});
     }
+  }
+
+  // What is asked about a symbol when the piece is lowered is answered over the one that is known to
+  // be equal. One that a node finds out is left to those who mention it: the node may come later.
+  void add_equal_symbols() {
+    const ShapeEnv* env = all_.graph_.shape_env.get();
+    auto add = [&](uint32_t equal) {
+      const SymbolBinding& b = all_.graph_.symbols[equal];
+      if (all_.graph_.value(b.value).source != ValueSource::node) symbols_.insert(equal);
+    };
+    for (uint32_t s : std::set(symbols_))
+      all_.symbols_.each_of(number_over(env->simplify(all_.graph_.symbols[s].symbol)), add);
   }
 
   bool is_inside(const GraphValue& value) const {

@@ -191,6 +191,21 @@ TEST(Checkpoint, TheRegionMayWriteBeforeItsTensorsAreSaved) {
   }
 }
 
+// The first pass comes before the region has saved all that it saves.
+TEST(Checkpoint, TheRegionMayAskForGradientsItself) {
+  int runs = 0;
+  auto region = [&](const std::vector<Tensor>& in) {
+    ++runs;
+    Tensor v = in[0] * in[0];
+    Tensor slope = autograd::grad({(v * v).sum()}, {v}, {.create_graph = true})[0];
+    return std::vector<Tensor>{slope * in[0]};
+  };
+  Tensor x = leaf({1, 2}, {2});
+  autograd::checkpoint(region, {x})[0].sum().backward();
+  EXPECT_THAT(numbers(x.grad()), ElementsAre(6, 24));  // of 2 x^3
+  EXPECT_EQ(runs, 3);
+}
+
 TEST(Anomaly, ANanStopsThePassAndNamesTheOp) {
   Tensor x = leaf({-1}, {1});
   autograd::DetectAnomalyGuard detect;
