@@ -37,6 +37,28 @@ std::vector<std::pair<Id, uint32_t>> used_inputs(const Parts& parts) {
   return inputs;
 }
 
+/// Of the only kernel, where it is over inputs, constants and outputs: the call needs no memory of
+/// its own. Else nothing.
+std::vector<KernelOperand> operands_of_call(const Parts& parts) {
+  using Kind = KernelOperand::Kind;
+  const loopir::Program& p = parts.program;
+  auto is_buffer = [](const loopir::Output& o) { return o.kind == loopir::Output::Kind::buffer; };
+  if (p.outputs.empty() || !std::ranges::all_of(p.outputs, is_buffer)) return {};
+  std::vector<KernelOperand> operands;
+  for (Id b : parts.kernels[0].buffers) {
+    const Buffer& info = p.buffers[b];
+    if (info.place == Buffer::Place::input)
+      operands.push_back({Kind::input, info.slot, nullptr});
+    else if (info.place == Buffer::Place::output)
+      operands.push_back({Kind::output, info.slot, nullptr});
+    else if (info.place == Buffer::Place::constant)
+      operands.push_back({Kind::constant, 0, p.constants[info.slot]->data});
+    else
+      return {};
+  }
+  return operands;
+}
+
 }  // namespace
 
 /// A context for one call: where nothing is prepacked the first one, which costs one locked
@@ -81,6 +103,7 @@ Executable::Executable(Parts parts)
     : parts_(std::move(parts)), first_(std::make_unique<Context>()) {
   size_t n = parts_.schedule.items.size();
   library_calls_.resize(n), packs_.assign(n, false);
+  keeps_operands_ = std::make_unique<std::atomic<bool>[]>(n);
   sort_buffers();
   for (size_t i = 0; i < n; ++i) prepare_item(i);
   for (Id b = 0; b < in_prepacked_memory_.size(); ++b)
@@ -95,7 +118,9 @@ Executable::Executable(Parts parts)
   steps_ = steps_of(parts_.accesses, parts_.regions);
   describe_memory();
   if (parts_.options.profiles) times_ = std::make_unique<ItemTime[]>(n);
-  find_operands();
+  bool is_one_kernel = n == 1 && kinds_[0] == ItemKind::kernel && !times_ && !has_prepacked_ &&
+                       !parts_.is_prepacked[0];
+  if (is_one_kernel) operands_ = operands_of_call(parts_);
 }
 
 void Executable::sort_buffers() {
@@ -181,26 +206,6 @@ void Executable::drop_regions() {
     return false;
   };
   std::erase_if(parts_.regions, is_lost);
-}
-
-// Of a call that is one kernel over inputs, constants and outputs: it needs no memory of its own.
-void Executable::find_operands() {
-  const loopir::Program& p = parts_.program;
-  bool is_one_kernel = kinds_.size() == 1 && kinds_[0] == ItemKind::kernel && !times_ &&
-                       !has_prepacked_ && !parts_.is_prepacked[0];
-  auto is_buffer = [](const loopir::Output& o) { return o.kind == loopir::Output::Kind::buffer; };
-  if (!is_one_kernel || p.outputs.empty() || !std::ranges::all_of(p.outputs, is_buffer)) return;
-  for (Id b : parts_.kernels[0].buffers) {
-    const Buffer& info = p.buffers[b];
-    if (info.place == Buffer::Place::input)
-      operands_.push_back({Operand::Kind::input, info.slot, nullptr});
-    else if (info.place == Buffer::Place::output)
-      operands_.push_back({Operand::Kind::output, info.slot, nullptr});
-    else if (info.place == Buffer::Place::constant)
-      operands_.push_back({Operand::Kind::constant, 0, p.constants[info.slot]->data});
-    else
-      return operands_.clear();
-  }
 }
 
 loopir::MemoryPlan Executable::plan_for(std::span<const int64_t> symbols) const {

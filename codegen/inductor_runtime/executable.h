@@ -63,6 +63,14 @@ struct ItemTime {
   std::atomic<int64_t> calls{0}, nanoseconds{0};
 };
 
+/// What a pointer of a kernel points to that is all of a call.
+struct KernelOperand {
+  enum class Kind : uint8_t { input, output, constant };
+  Kind kind;
+  uint32_t slot;  // of the call's inputs or outputs
+  void* constant;
+};
+
 class Executable {
  public:
   static constexpr uint32_t flags = TN_AF_STEALS_INPUTS;
@@ -90,7 +98,6 @@ class Executable {
   void sort_buffers();
   void prepare_item(size_t item);
   void drop_regions();
-  void find_operands();
   /// What depends on parameters only.
   void prepack_items(Call& call);
   void run_items(Call& call);
@@ -106,13 +113,11 @@ class Executable {
   void describe_memory();
   class KernelCall;
   void run_kernel(const KernelCall& kernel, size_t item, std::span<const int64_t> symbols);
-  KernelCall kernel_call(const Call& call, size_t item) const;
   void fill_outputs(tn_call& c, std::span<const int64_t> symbols);
   const std::string& kernel_name(size_t item) const {
     return std::get<loopir::Kernel>(parts_.schedule.items[item]).name;
   }
   void run_extern(Call& call, size_t item);
-  bool is_borrowed(const Call& call, const tn_tensor* t) const;
   void place_arena(Context& context, std::span<const int64_t> symbols);
   loopir::MemoryPlan plan_for(std::span<const int64_t> symbols) const;
   std::shared_ptr<Prepacked> prepacked_for(Call& call);
@@ -129,6 +134,7 @@ class Executable {
   std::vector<bool> packs_;  // by item: weights are packed by the library
   enum class ItemKind : uint8_t { kernel, library, host };
   std::vector<ItemKind> kinds_;                          // by item
+  std::unique_ptr<std::atomic<bool>[]> keeps_operands_;  // by item: an op that did so once
   std::vector<std::pair<loopir::Id, uint32_t>> inputs_;  // buffer, input; of those that are used
   std::vector<loopir::Id> prepacked_buffers_;            // those of prepacked items
   std::vector<uint32_t> sized_by_;                       // symbols that sizes of memory depend on
@@ -137,14 +143,7 @@ class Executable {
   mutable std::atomic<bool> is_told_{false};  // somebody has asked for those times
   loopir::Ids made_buffers_;                  // outputs, and those that externs make
   CallLives lives_;
-  /// What a pointer of the only kernel points to.
-  struct Operand {
-    enum class Kind : uint8_t { input, output, constant };
-    Kind kind;
-    uint32_t slot;  // of the call's inputs or outputs
-    void* constant;
-  };
-  std::vector<Operand> operands_;         // where outputs may be given; empty: they may not
+  std::vector<KernelOperand> operands_;   // where outputs may be given; empty: they may not
   std::vector<bool> is_last_of_buffer_;   // by output
   const std::unique_ptr<Context> first_;  // see Lease
   std::atomic<bool> is_first_lent_{false};

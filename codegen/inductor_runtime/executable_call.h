@@ -26,7 +26,8 @@ struct Executable::Context {
   bool is_placed = false;
   std::vector<OutputShape> outputs;  // for these sizes
   std::vector<int64_t> table;        // of a call's numbers, where there are more than its symbols
-  std::vector<tenon::plugin::tensor> tensors;  // by buffer: outputs and what externs made
+  std::vector<tenon::plugin::tensor> tensors;   // by buffer: outputs and what externs made
+  std::vector<tenon::plugin::tensor> operands;  // of the op of the host that runs
   PackedWeights packed;
 
   /// Memory of the host for an output buffer, by number.

@@ -1,6 +1,7 @@
 // Memory of a call or of a thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -25,6 +26,14 @@ class Memory {
   }
   std::byte* data() const { return data_.get(); }
   size_t size() const { return size_; }
+  /// Keeps the bytes where they are for somebody else.
+  std::shared_ptr<std::byte> share() const { return data_; }
+  /// Whether somebody does. What he read before he let go happens before an answer that nobody does.
+  bool is_shared() const {
+    bool is = data_.use_count() > 1;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return is;
+  }
 
  private:
   std::shared_ptr<std::byte> data_;

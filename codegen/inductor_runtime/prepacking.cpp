@@ -31,6 +31,7 @@ std::vector<uint64_t> Prepacking::versions_of(tn_tensor* const* inputs) const {
 }
 
 bool Prepacking::is_of(const Prepacked& data, tn_tensor* const* inputs) const {
+  if (data.is_left) return false;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const tn_tensor* t = inputs[inputs_[i]];
     const uint64_t* known = &data.versions[words_of_version * i];

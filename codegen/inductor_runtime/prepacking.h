@@ -28,6 +28,7 @@ struct Prepacked {
   std::vector<void*> pointers;                 // by buffer; null where nothing is prepacked
   std::vector<tenon::plugin::tensor> tensors;  // by buffer
   std::vector<std::vector<Form>> forms;        // by item
+  std::atomic<bool> is_left{false};            // an op has kept of it: later calls make it anew
 };
 
 /// The packed weights that a context of calls uses, by item, and what they were looked up for.

@@ -1,5 +1,6 @@
 // The items of a call: kernels, library calls, regions of rows, ops of the host.
 #include "executable_call.h"
+#include "lent_operands.h"
 
 #include <algorithm>
 #include <chrono>
@@ -62,6 +63,12 @@ class Executable::KernelCall {
       pointers_[i] = known ? known : nothing;
     }
   }
+  /// With the addresses that the context has.
+  static KernelCall of(const Executable& owner, const Call& call, size_t item) {
+    const Id* buffers = owner.parts_.kernels[item].buffers.data();
+    void* const* known = call.context.pointers.data();
+    return {owner, call.symbols, item, [=](size_t i) { return known[buffers[i]]; }};
+  }
   KernelCall(const KernelCall&) = delete;
 
   void operator()(int64_t begin, int64_t end) const {
@@ -103,12 +110,6 @@ class Executable::KernelCall {
   void** pointers_;
 };
 
-Executable::KernelCall Executable::kernel_call(const Call& call, size_t item) const {
-  const Id* buffers = parts_.kernels[item].buffers.data();
-  void* const* known = call.context.pointers.data();
-  return KernelCall(*this, call.symbols, item, [=](size_t i) { return known[buffers[i]]; });
-}
-
 void Executable::run_kernel(const KernelCall& kernel, size_t item,
                             std::span<const int64_t> symbols) {
   const KernelInterface& k = parts_.kernels[item];
@@ -121,13 +122,13 @@ void Executable::run_kernel(const KernelCall& kernel, size_t item,
 
 void Executable::fill_outputs(tn_call& c, std::span<const int64_t> symbols) {
   auto address = [&](size_t i) {
-    const Operand& operand = operands_[i];
+    const KernelOperand& operand = operands_[i];
     switch (operand.kind) {
-      case Operand::Kind::input:
+      case KernelOperand::Kind::input:
         return c.inputs[operand.slot]->data;
-      case Operand::Kind::constant:
+      case KernelOperand::Kind::constant:
         return operand.constant;
-      case Operand::Kind::output:
+      case KernelOperand::Kind::output:
         break;
     }
     void* data = c.outputs[operand.slot]->data;
@@ -156,41 +157,36 @@ bool Executable::run_region(Call& call, const Region& region) {
       }
       int64_t step = region.units[i - region.first];
       int64_t units = parts_.program.expressions.evaluate(parts_.kernels[i].units, call.symbols);
-      kernel_call(call, i)(begin * step, row_end == rows ? units : end * step);
+      KernelCall::of(*this, call, i)(begin * step, row_end == rows ? units : end * step);
     }
   };
   parts_.options.workers.run(chunks, run_chunk);
   return true;
 }
 
-// Whether the tensor lies in the arena: an op that gave back its operand.
-bool Executable::is_borrowed(const Call& call, const tn_tensor* t) const {
-  if (!t) return false;
-  auto* data = static_cast<const std::byte*>(t->data);
-  auto has = [&](const Memory& m) {
-    return m.data() && data >= m.data() && data < m.data() + m.size();
-  };
-  const std::vector<Memory>& blocks = call.context.blocks;
-  return has(call.context.arena) || (call.prepacked && has(call.prepacked->memory)) ||
-         std::any_of(blocks.begin(), blocks.end(), has);
-}
-
 void Executable::run_extern(Call& call, size_t item) {
   const loopir::ExternCall& e = parts_.externs.at(item);
-  std::vector<tensor> results =
-      e.run(parts_.program.expressions, call.symbols,
-            [&](const View& view) { return tensor_of(call, view, e.looks_by_place()); });
-  bool is_prepacked = parts_.is_prepacked[item];
-  for (size_t r = 0; r < results.size(); ++r) {
-    Id buffer = e.results()[r];
-    if (buffer == none) continue;
-    // Memory of the arena must not leave the call, nor be read after it is used again.
-    bool is_lent = is_borrowed(call, results[r].get());
-    results[r] = e.as_promised(r, std::move(results[r]), parts_.program, call.symbols, is_lent, {});
-    call.context.pointers[buffer] = results[r]->data;
-    if (is_prepacked) call.prepacked->pointers[buffer] = results[r]->data;
-    (is_prepacked ? call.prepacked->tensors : call.context.tensors)[buffer] = std::move(results[r]);
-  }
+  Context& context = call.context;
+  LentOperands operands(
+      {context.arena, context.blocks, call.prepacked.get(), context.pointers, in_arena_},
+      context.operands, keeps_operands_[item]);
+  operands.during([&] {
+    std::vector<tensor> results = e.run(
+        parts_.program.expressions, call.symbols,
+        [&](const View& view) { return operands.give(tensor_of(call, view, e.looks_by_place())); });
+    bool is_prepacked = parts_.is_prepacked[item];
+    for (size_t r = 0; r < results.size(); ++r) {
+      Id buffer = e.results()[r];
+      if (buffer == none) continue;
+      // Memory of the arena must not leave the call, nor be read after it is used again.
+      bool is_lent = operands.is_lent(results[r].get());
+      tensor made =
+          e.as_promised(r, std::move(results[r]), parts_.program, call.symbols, is_lent, {});
+      context.pointers[buffer] = made->data;
+      if (is_prepacked) call.prepacked->pointers[buffer] = made->data;
+      (is_prepacked ? call.prepacked->tensors : context.tensors)[buffer] = std::move(made);
+    }
+  });
 }
 
 void Executable::prepack_items(Call& call) {
@@ -223,7 +219,7 @@ void Executable::run_items(Call& call) {
 void Executable::run_item(Call& call, size_t i) {
   switch (kinds_[i]) {
     case ItemKind::kernel:
-      return run_kernel(kernel_call(call, i), i, call.symbols);
+      return run_kernel(KernelCall::of(*this, call, i), i, call.symbols);
     case ItemKind::host:
       return run_extern(call, i);
     case ItemKind::library:

@@ -58,6 +58,20 @@ class InRule {
   bool& mark_;
 };
 
+/// Who records what the rule of this thread's pass calls, or null.
+thread_local constinit const void* recorder_of_rule = nullptr;
+
+class RecorderOfRule {
+ public:
+  explicit RecorderOfRule(const GraphRecorder& recorder)
+      : before_(std::exchange(recorder_of_rule, &recorder)) {}
+  ~RecorderOfRule() { recorder_of_rule = before_; }
+  RecorderOfRule(const RecorderOfRule&) = delete;
+
+ private:
+  const void* before_;
+};
+
 /// One walk over a joint graph with a rule.
 class Rewriting {
  public:
@@ -66,6 +80,7 @@ class Rewriting {
 
   std::shared_ptr<Graph> run() {
     RecordScope scope(copy_.recorder());
+    RecorderOfRule mark(copy_.recorder());
     copy_.add_inputs();
     copy_.add_constants();
     show_inputs(false);
@@ -177,6 +192,12 @@ void JointGraph::rewrite(const Rule& rule) {
   remove_dead_code(*joint_.graph, {.keep_random = true});
 }
 
+// Within the meta function or the decomposition of an op that the rule calls, that op is asked.
+bool is_in_joint_pass() {
+  bool only_shapes = thread_modes.include & bit(Key::meta);
+  return recorder_of_rule && thread_modes.tracer == recorder_of_rule && !only_shapes;
+}
+
 std::string JointGraph::text() const { return to_text(*joint_.graph); }
 
 void run_joint_pass(Lowered& joint, const LowerOptions& options) {
@@ -184,12 +205,18 @@ void run_joint_pass(Lowered& joint, const LowerOptions& options) {
   if (name.empty()) return;
   JointPass pass = pass_named(name);
   JointGraph graph(joint);
+  auto failed = [&](const std::exception& error) {
+    return message("functorch.joint_custom_pass: pass '{}' failed: {}", name, error.what());
+  };
   try {
     pass(graph);
+  } catch (const UserError& error) {
+    if (!name_of(error.code()).empty()) throw;  // its message begins with its kind
+    throw UserError(error.code(), failed(error));
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    fail("functorch.joint_custom_pass: pass '{}' failed: {}", name, error.what());
+    throw UserError(failed(error));
   }
   if (remove_writes(joint, options)) remove_dead_code(*joint.graph, {.keep_random = true});
   verify(*joint.graph);

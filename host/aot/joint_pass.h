@@ -9,4 +9,8 @@ namespace tenon {
 /// that nobody registered.
 void run_joint_pass(Lowered& joint, const LowerOptions& options);
 
+/// Whether operations of this thread are recorded by such a pass right now: the one recorder that the
+/// program starts itself.
+bool is_in_joint_pass();
+
 }  // namespace tenon

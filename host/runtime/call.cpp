@@ -1,10 +1,10 @@
 // What happens on every call of a compiled callable.
 #include "runtime/call.h"
 
+#include "aot/joint_pass.h"
 #include "backend/backend.h"
 #include "backend/device_graphs.h"
 #include "capture/outside.h"
-#include "capture/trace.h"
 #include "config/flag_def.h"
 #include "config/flags.h"
 #include "config/toml.h"
@@ -248,10 +248,10 @@ std::shared_ptr<Site> make_site(const Options& options) {
   return site;
 }
 
-// Flag dynamo.error_on_nested_fx_trace. A capture takes inner callables in; other tracers do not.
+// Flag dynamo.error_on_nested_fx_trace. A capture takes inner callables in, and so does what records
+// the definition of an op: lowering, compiled autograd. The program's own tracers do not.
 static void require_nesting_allowed(const Site& site) {
-  bool plain_tracer = thread_modes.tracer && !thread_modes.follower && !Trace::current();
-  require(!plain_tracer || !config::flags().dynamo.error_on_nested_fx_trace,
+  require(!is_in_joint_pass() || !config::flags().dynamo.error_on_nested_fx_trace,
           "callable {} is compiled and was called while a graph tracer records; call the plain "
           "function, or set dynamo.error_on_nested_fx_trace = false to trace through it",
           display_name(site));
@@ -287,10 +287,16 @@ class HeldArguments {
   InlineVector<Held, 24> held_;  // calls that are quick need no heap
 };
 
+// Inside another recording the body is part of the outer graph. Where an op is only asked what its
+// results look like, it is a part of that answer.
+static bool is_within_another() {
+  return thread_modes.tracer || (thread_modes.include & bit(Key::meta));
+}
+
 // A call that would be served, were it not for a stance or flag. Within a recording the body is part
 // of that, and the call none.
 static void call_uncompiled(Site& site, const Body& body, Eager reason) {
-  if (thread_modes.tracer) return body.run_eager(body.context);
+  if (is_within_another()) return body.run_eager(body.context);
   Site::Counters& counters = site.my_counters();
   add(counters.calls, 1);
   add(counters.unserved, 1);
@@ -351,8 +357,7 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
     return is_asked_for ? body.run_eager(body.context) : call_uncompiled(site, body, Eager::stance);
   }
   const config::DynamoFlags& flags = config::flags().dynamo;
-  // Inside another recording the body is part of the outer graph.
-  if (thread_modes.tracer || site.own_disable.value_or(flags.disable)) {
+  if (is_within_another() || site.own_disable.value_or(flags.disable)) {
     require_nesting_allowed(site);
     return call_uncompiled(site, body, Eager::disabled);
   }

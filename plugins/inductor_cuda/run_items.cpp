@@ -186,9 +186,11 @@ bool Executable::is_borrowed(const Call& call, const tn_tensor* t) const {
 
 void Executable::run_extern(Call& call, size_t item) {
   const loopir::ExternCall& e = parts_.externs.at(item);
+  std::vector<tensor> operands;
   std::vector<tensor> results =
-      e.run(parts_.program.expressions, call.table,
-            [&](const View& view) { return tensor_of(call, view, e.looks_by_place()); });
+      e.run(parts_.program.expressions, call.table, [&](const View& view) {
+        return operands.emplace_back(tensor_of(call, view, e.looks_by_place())).get();
+      });
   for (size_t r = 0; r < results.size(); ++r) {
     Id buffer = e.results()[r];
     if (buffer == none) continue;

@@ -212,16 +212,10 @@ std::vector<tensor> ExternCall::run(const Expressions& x, std::span<const int64_
   // Usual numbers of operands lie on the stack.
   constexpr size_t usual = 8;
   size_t n = views_.size() + results_.size();
-  std::array<tensor, usual> few;
-  std::array<tn_tensor*, usual> few_values{};
-  std::vector<tensor> many(n > usual ? n : 0);
-  std::vector<tn_tensor*> many_values(many.size());
-  tensor* given = n > usual ? many.data() : few.data();
-  tn_tensor** values = n > usual ? many_values.data() : few_values.data();
-  for (size_t i = 0; i < views_.size(); ++i) {
-    given[i] = tensor_of(views_[i]);
-    values[i] = given[i].get();
-  }
+  std::array<tn_tensor*, usual> few{};
+  std::vector<tn_tensor*> many(n > usual ? n : 0);
+  tn_tensor** values = n > usual ? many.data() : few.data();
+  for (size_t i = 0; i < views_.size(); ++i) values[i] = tensor_of(views_[i]);
   std::span<tn_tensor*> out(values + views_.size(), results_.size());
   if (std::ranges::none_of(args_, is_of_the_call)) {
     tenon::plugin::run_op(op_, args_, values, out);

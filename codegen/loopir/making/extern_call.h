@@ -19,7 +19,8 @@ class ExternCall {
   ExternCall() = default;
   explicit ExternCall(const Extern& op);
 
-  using TensorOf = std::function<tenon::plugin::tensor(const View&)>;
+  /// Borrowed: who gives the tensor keeps it until run() is over.
+  using TensorOf = std::function<tn_tensor*(const View&)>;
   /// The results, in order; those of no tensor are empty.
   std::vector<tenon::plugin::tensor> run(const Expressions& x, std::span<const int64_t> table,
                                          const TensorOf& tensor_of) const;

@@ -1,5 +1,8 @@
-// The extension "tenon.memory": what plugins may keep of a tensor's content.
+// The extension "tenon.memory": what plugins may keep of a tensor's content, and who keeps theirs.
+#include "backend/abi/bridge.h"
 #include "backend/abi/extensions.h"
+#include "backend/abi/status.h"
+#include "backend/life/lent_memory.h"
 #include "core/tensor/exposure.h"
 #include "core/tensor/tensor_impl.h"
 
@@ -15,8 +18,48 @@ int32_t is_private(const tn_tensor* t) {
   return t && impl->storage_ref && !is_exposed(*impl->storage_ref.get());
 }
 
-const tn_memory_api memory_api = {
-    .struct_size = sizeof(tn_memory_api), ._r0 = 0, .is_private = is_private};
+int32_t is_kept(const tn_tensor* t) {
+  const auto* impl = static_cast<const TensorImpl*>(static_cast<const detail::TensorHead*>(t));
+  auto is_sole = [](const std::atomic<int32_t>& references) {
+    return references.load(std::memory_order_acquire) == 1;
+  };
+  return !is_sole(impl->references) ||
+         (impl->storage_ref && !is_sole(impl->storage_ref->references));
+}
+
+/// Gives memory back that was left to a tensor, behind what its storage had to do before.
+struct LeftMemory {
+  void (*deleter)(void*);
+  void* deleter_arg;
+  void (*before)(void*);
+  void* before_arg;
+
+  static void give_back(void* self) {
+    std::unique_ptr<LeftMemory> own(static_cast<LeftMemory*>(self));
+    if (own->before) own->before(own->before_arg);
+    own->deleter(own->deleter_arg);
+  }
+};
+
+tn_status* leave(tn_tensor* t, void (*deleter)(void*), void* deleter_arg) {
+  tn_status* status = guarded([&] {
+    LentMemory lent(reinterpret_cast<const void*>(deleter));
+    Tensor keeping = share_tensor(t);
+    Storage* storage = impl_of(keeping)->storage_ref.get();
+    storage->deleter_arg =
+        new LeftMemory{deleter, deleter_arg, storage->deleter, storage->deleter_arg};
+    storage->deleter = &LeftMemory::give_back;
+    lent.keep_with(keeping);
+  });
+  if (status) deleter(deleter_arg);
+  return status;
+}
+
+const tn_memory_api memory_api = {.struct_size = sizeof(tn_memory_api),
+                                  ._r0 = 0,
+                                  .is_private = is_private,
+                                  .is_kept = is_kept,
+                                  .leave = leave};
 
 const struct OfferMemory {
   OfferMemory() { add_extension(TN_MEMORY_ID, TN_MEMORY_VERSION, &memory_api); }

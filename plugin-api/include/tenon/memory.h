@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tenon/memory.h - what may be kept of a tensor's content: extension "tenon.memory", version 1.
- * Valid C11 and C++17; the rules of tenon/plugin.h hold.
+/* tenon/memory.h - what may be kept of a tensor's content, and who keeps a tensor that was lent:
+ * extension "tenon.memory", version 1. Valid C11 and C++17; the rules of tenon/plugin.h hold.
  *
  *   const tn_memory_api* memory = host->extension(TN_MEMORY_ID, TN_MEMORY_VERSION);
  *   if (memory->is_private(weights)) ... keep what was packed of it until TN_VERSION(weights) moves
@@ -24,6 +24,12 @@ typedef struct tn_memory_api {
   /* 1 while nobody outside of ops can write to the memory: it is the host's, and no address of it
    * was given out. May become 0 at any time, never 1 again. Any thread. */
   int32_t (*is_private)(const tn_tensor*);
+  /* For who lends memory for a call by tensor->from_memory without a deleter, and holds one handle.
+   * 1 where others hold the tensor or a view of its memory; they may let go at any time. */
+  int32_t (*is_kept)(const tn_tensor*);
+  /* Leaves such memory to them: deleter(deleter_arg) runs once, on any thread, after the last use,
+   * also when this call fails. It throws nothing. The plugin stays loaded until then. */
+  tn_status* (*leave)(tn_tensor*, void (*deleter)(void*), void* deleter_arg);
 } tn_memory_api;
 
 #ifdef __cplusplus
