@@ -56,13 +56,14 @@ bool steps_alike(const detail::TensorHead& found, std::span<const int64_t> strid
   return true;
 }
 
+constexpr std::string_view next = "; give what Graph::run() gives";
+
 // Later graphs and the program rely on what was recorded of an output.
 void check_result(const std::string& name, const tenon::Graph& graph, size_t i,
                   std::span<const int64_t> syms, const Tensor& found) {
   const GraphValue& said = graph.value(graph.outputs()[i]);
   if (said.kind != ValueKind::tensor) return;
   const TensorMeta& meta = said.meta;
-  constexpr std::string_view next = "; give what Graph::run() gives";
   require(found.defined(), "backend '{}': output {} of its code is undefined{}", name, i, next);
   auto rank = static_cast<int64_t>(meta.sizes.size());
   require(found.dtype() == meta.dtype && found.dim() == rank,
@@ -84,8 +85,8 @@ void check_result(const std::string& name, const tenon::Graph& graph, size_t i,
 /// Code of the program behind the table that all compiled code has.
 class ProgramArtifact : public Artifact {
  public:
-  ProgramArtifact(std::string name, std::shared_ptr<const tenon::Graph> graph, CompiledCode code)
-      : name_(std::move(name)), graph_(std::move(graph)), code_(std::move(code)) {}
+  ProgramArtifact(std::string name, const CompileRequest& request, CompiledCode code)
+      : name_(std::move(name)), graph_(request.graph), contract_(request), code_(std::move(code)) {}
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override {
     std::vector<Tensor> given;
@@ -101,16 +102,27 @@ class ProgramArtifact : public Artifact {
         "backend '{}': the tensors that its code gave are {}, the outputs of the graph {}; give "
         "what Graph::run() gives",
         name_, results.size(), outputs.size());
-    for (size_t i = 0; i < results.size(); ++i) {
-      check_result(name_, *graph_, i, syms, results[i]);
-      outputs[i] = std::move(results[i]);
-    }
+    for (size_t i = 0; i < results.size(); ++i) check_result(name_, *graph_, i, syms, results[i]);
+    check_histories(given, results);
+    std::ranges::move(results, outputs.begin());
   }
   std::string describe(int32_t) const override { return ""; }
 
  private:
+  // What is not on the tape would lose the gradients that go through it, and nobody would be told.
+  void check_histories(std::span<const Tensor> inputs, std::span<Tensor> results) const {
+    std::vector<detail::TensorHead*> given;
+    std::vector<tn_tensor*> found;
+    for (const Tensor& t : inputs) given.push_back(t.head());
+    for (const Tensor& t : results) found.push_back(t.head());
+    std::string problem = contract_.problem(found, given);
+    require(problem.empty(), "backend '{}': {}{}", name_, problem, next);
+    drop_new_histories(results, given);
+  }
+
   std::string name_;
   std::shared_ptr<const tenon::Graph> graph_;
+  CallContract contract_;
   CompiledCode code_;
 };
 
@@ -155,7 +167,7 @@ std::shared_ptr<Artifact> compile_with(const std::string& name, const BackendFun
     CallScope scope({request.graph.get(), {}, examples});
     CompiledCode code = backend(Graph(request.graph), examples);
     require(code != nullptr, "it returned no code");
-    return std::make_shared<ProgramArtifact>(name, request.graph, std::move(code));
+    return std::make_shared<ProgramArtifact>(name, request, std::move(code));
   } catch (const std::exception& error) {
     throw BackendError(ErrorCode::backend_compiler_failed, TN_INTERNAL,
                        message("backend '{}' of the program failed: {}", name, error.what()));

@@ -30,7 +30,7 @@ struct Program {
     for (const auto& [id, constant] : constants) values[id] = constant.get();
     for (const owned_node& n : nodes) {
       std::span<tn_tensor*> results(&values[n.first_result], n.n_results);
-      run_op(n.op, n.args(), values.data(), results, c.stream);
+      run_op(n, n.args(), values.data(), results, c.stream);
       for (uint32_t r = n.first_result; r < n.first_result + n.n_results; ++r)
         owned[r] = tensor(values[r]);
     }
@@ -44,7 +44,7 @@ struct TinyEager : Backend {
     graph g(request);
     auto program = std::make_unique<Program>();
     program->n_values = g.values();
-    for (uint32_t i = 0; i < g.size(); ++i) program->nodes.emplace_back(g.at(i));
+    for (uint32_t i = 0; i < g.size(); ++i) program->nodes.emplace_back(g, i);
     for (uint32_t i = 0; i < g.values(); ++i)
       if (g.value_at(i).source == TN_SRC_CONSTANT)
         program->constants.emplace_back(i, g.constant(i));

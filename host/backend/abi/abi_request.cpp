@@ -15,6 +15,8 @@
 
 #include <tenon/device.h>
 
+#include <algorithm>
+
 namespace tenon {
 
 namespace {
@@ -87,6 +89,11 @@ AbiRequest::AbiRequest(const BackendManifest& manifest, const std::string& plugi
   for (const Tensor& t : fakes_) heads_.push_back(t.head());
   aliased_.resize(request.graph->outputs().size(), no_value);
   fill(request);
+}
+
+bool AbiRequest::follows_modes() const {
+  auto follows = [](const auto& part) { return part->follows_modes.load(); };
+  return view_.follows_modes || std::ranges::any_of(ctx.graphs, follows);
 }
 
 void AbiRequest::fill(const CompileRequest& request) {

@@ -19,6 +19,10 @@ class AbiRequest {
              const CompileRequest& request, const CacheScope* cache = nullptr);
   AbiRequest(const AbiRequest&) = delete;
 
+  /// Whether the plugin follows the modes of the nodes as far as the host has seen, in what it has
+  /// compiled of the request: see tenon/grad_mode.h.
+  bool follows_modes() const;
+
   tn_compile_request abi{};
   tn_ctx ctx;
 

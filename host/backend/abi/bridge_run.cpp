@@ -2,6 +2,7 @@
 #include "backend/abi/abi_args.h"
 #include "backend/abi/bridge.h"
 #include "backend/abi/compile_context.h"
+#include "backend/abi/extensions.h"
 #include "backend/abi/status.h"
 #include "backend/compile/contract.h"
 #include "core/dispatch.h"
@@ -10,9 +11,12 @@
 #include "ops/argument_types.h"
 #include "ops/op_table.h"
 
+#include <tenon/autograd.h>
 #include <tenon/detail/leaves.h>
+#include <tenon/grad_mode.h>
 
 #include <deque>
+#include <optional>
 
 namespace tenon {
 
@@ -46,6 +50,23 @@ tn_status* run_op(uint32_t op_id, const tn_arg* args, uint32_t n_args, tn_tensor
     for (uint32_t r = 0; r < n_out; ++r) out[r] = give(std::move(tensors[r]));
   });
 }
+
+tn_status* run_op_in_mode(uint32_t op, int32_t mode, const tn_arg* args, uint32_t n_args,
+                          tn_tensor* const* values, tn_stream* stream, tn_tensor** out,
+                          uint32_t n_out) {
+  if (mode < TN_GRAD_AS_CALLED || mode > TN_GRAD_ON)
+    return make_status(TN_UNIMPLEMENTED, "run_op: the grad mode is unknown");
+  std::optional<EnableGradGuard> guard;
+  if (mode != TN_GRAD_AS_CALLED) guard.emplace(mode == TN_GRAD_ON);
+  return run_op(op, args, n_args, values, stream, out, n_out);
+}
+
+const tn_grad_mode_api grad_mode_api = {
+    .struct_size = sizeof(tn_grad_mode_api), ._r0 = 0, .run_op = run_op_in_mode};
+
+const struct OfferGradMode {
+  OfferGradMode() { add_extension(TN_GRAD_MODE_ID, TN_GRAD_MODE_VERSION, &grad_mode_api); }
+} offer_grad_mode;
 
 // ---- artifacts of the host for plugins
 
@@ -107,6 +128,7 @@ tn_status* compile_with(tn_ctx* ctx, const tn_graph* g, tn_str backend, tn_str o
     request.mode.clear();
     std::string name(view_of(backend));
     *out = wrap(compile_with_backend(name, request));
+    g->follows_modes = true;
   });
 }
 
@@ -130,7 +152,10 @@ const tn_run_api run_api = {
     .run_op = run_op,
     .interpret =
         [](tn_ctx*, const tn_graph* g, tn_artifact** out) {
-          return guarded([&] { *out = wrap(interpreter_artifact(g->graph)); });
+          return guarded([&] {
+            *out = wrap(interpreter_artifact(g->graph));
+            g->follows_modes = true;
+          });
         },
     .compile_with = compile_with,
     .extract = extract,

@@ -232,6 +232,7 @@ tn_status* constant(const tn_graph* g, uint32_t id, tn_tensor** borrowed) {
 }
 
 tn_str node_meta(const tn_graph* g, uint32_t node, tn_str key) {
+  if (view_of(key) == "grad") g->follows_modes = true;
   if (node >= g->graph->nodes().size()) return {"", 0};
   const auto& facts = g->graph->node(node).facts;
   auto found = facts.find(std::string(view_of(key)));

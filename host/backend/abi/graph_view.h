@@ -6,6 +6,7 @@
 
 #include <tenon/plugin.h>
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -34,6 +35,9 @@ struct tn_graph {
   std::deque<std::vector<tn_dim>> dim_lists;
   tenon::StringLists string_lists;
   std::deque<std::unique_ptr<tn_graph>> subgraphs;
+
+  /// The plugin asked for the modes of nodes, or lets the host run the graph: see tenon/grad_mode.h.
+  mutable std::atomic<bool> follows_modes = false;
 
   mutable std::mutex exprs_lock;  // guards the two below
   mutable std::deque<const tenon::Expr*> exprs;

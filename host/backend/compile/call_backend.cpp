@@ -8,6 +8,7 @@
 #include "backend/compile/compile_regions.h"
 #include "backend/compile/declined.h"
 #include "backend/compile/fallback.h"
+#include "backend/compile/grad_modes.h"
 #include "backend/compile/plugin_artifact.h"
 #include "backend/compile/verdicts.h"
 #include "backend/life/crash_report.h"
@@ -88,6 +89,8 @@ std::shared_ptr<Artifact> compile_whole(const PluginBackend& backend, AbiRequest
   if (!backend.plugin.has_compiled.exchange(true)) expect_shutdown();
   std::shared_ptr<Artifact> out =
       plugin_artifact(artifact, backend.plugin, name, *request.ctx.request);
+  if (has_both_modes(*request.ctx.request) && !request.follows_modes())
+    return compile_in_caller_mode(backend, request);
   out->guards = request.ctx.guards;
   log_code(name, *request.ctx.request, *out);
   return out;

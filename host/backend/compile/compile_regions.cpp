@@ -50,8 +50,8 @@ class PieceCompiler {
     for (uint32_t i : outer_.static_inputs) is_static_[graph_.inputs()[i]] = true;
   }
 
-  std::shared_ptr<Artifact> run() {
-    verdicts_ = verdicts_on(backend_, request_);
+  std::shared_ptr<Artifact> run(Verdicts verdicts) {
+    verdicts_ = std::move(verdicts);
     if (verdicts_.declined) return decline_all(verdicts_.declined);
     auto min_ops = static_cast<size_t>(std::max<int64_t>(backend_.manifest.min_region_ops, 1));
     cut_ = cut_by(graph_, verdicts_, min_ops);
@@ -190,7 +190,12 @@ void limit_regions(int64_t count) {
 int64_t regions_since_limit() { return n_regions; }
 
 std::shared_ptr<Artifact> compile_in_regions(const PluginBackend& backend, AbiRequest& request) {
-  return PieceCompiler(backend, request).run();
+  return PieceCompiler(backend, request).run(verdicts_on(backend, request));
+}
+
+std::shared_ptr<Artifact> compile_in_caller_mode(const PluginBackend& backend,
+                                                 AbiRequest& request) {
+  return PieceCompiler(backend, request).run(verdicts_by_mode(*request.ctx.request->graph));
 }
 
 }  // namespace tenon

@@ -10,6 +10,10 @@ namespace tenon {
 /// is. Throws BackendError; `unsupported`, with every op named, where there is no fallback.
 std::shared_ptr<Artifact> compile_in_regions(const PluginBackend& backend, AbiRequest& request);
 
+/// The same for a backend whose code would run all nodes with gradients as the caller has it: what
+/// runs otherwise is left to the fallback.
+std::shared_ptr<Artifact> compile_in_caller_mode(const PluginBackend& backend, AbiRequest& request);
+
 /// From here on backends of this process get so many regions; those that follow, in the order of
 /// compilation, are left to fallbacks. For finding the region that fails.
 void limit_regions(int64_t count);

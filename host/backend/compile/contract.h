@@ -9,9 +9,11 @@
 
 #include "backend/backend.h"
 #include "backend/life/plugin_call.h"
+#include "core/dispatch.h"
 
 #include <tenon/plugin.h>
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -70,6 +72,20 @@ class CallContract {
   std::vector<bool> written_;  ///< by input
   bool checking_ = false, grad_ = false;
 };
+
+/// What code computes on threads of its own has histories there, whoever has called: with gradients
+/// off nobody asked for them. What is an input itself stays what it is.
+inline void drop_new_histories(std::span<Tensor> outputs,
+                               std::span<detail::TensorHead* const> inputs) {
+  auto has_history = [](const Tensor& t) {
+    return t.defined() && (t.head()->flags & TN_T_REQUIRES_GRAD);
+  };
+  if (thread_modes.grad_enabled || std::ranges::none_of(outputs, has_history)) [[likely]]
+    return;
+  for (Tensor& out : outputs)
+    if (has_history(out) && std::ranges::find(inputs, out.head()) == inputs.end())
+      out = out.detach();
+}
 
 /// One call under plugins.check_calls. Lends handles of its own, which are retired at the end.
 class CheckedCall {

@@ -4,11 +4,14 @@
 #include "backend/abi/bridge.h"
 #include "backend/abi/status.h"
 #include "backend/compile/contract.h"
+#include "backend/compile/grad_modes.h"
 #include "backend/compile/made_outputs.h"
 #include "backend/device_graphs.h"
 #include "core/device/overwritten.h"
 #include "core/device/provider.h"
 #include "core/dispatch.h"
+
+#include <tenon/autograd.h>
 
 #include <algorithm>
 #include <mutex>
@@ -46,6 +49,7 @@ class PluginArtifact final : public Artifact, private Retirable {
         place_(in_call_ + ", " + place_text(request)),
         device_(device_of(*request.graph)),
         contract_(request),
+        runs_with_gradients_off_(runs_with_gradients_off(request)),
         is_plain_(!contract_.is_checking() && !(flags_ & TN_AF_SERIAL_ONLY)),
         outputs_(is_plain_ && fills_given_outputs() ? MadeOutputs(request) : MadeOutputs()),
         reference_(std::in_place, net_.life()) {
@@ -124,15 +128,16 @@ class PluginArtifact final : public Artifact, private Retirable {
                     .outputs = results.data(),
                     .syms = syms.data(),
                     .stream = device_ ? current_stream(*device_) : nullptr};
+    std::optional<EnableGradGuard> mode;
+    if (runs_with_gradients_off_) [[unlikely]]
+      mode.emplace(false);
     bool plain = is_plain_ && !is_counting_held();
     tn_status* status = plain ? run(call) : run_carefully(call);
     bool good = contract_.holds(results) || contract_.problem(results, inputs).empty();
     if (!status && !good) [[unlikely]]
       status = broken(contract_.problem(results, inputs));
     if (flags & TN_CALL_STEAL_INPUTS) release_all(inputs);
-    bool has_more = !thread_modes.grad_enabled && std::ranges::any_of(outputs, has_history);
-    if (!status && has_more) [[unlikely]]
-      drop_histories(outputs, inputs);
+    if (!status) drop_new_histories(outputs, inputs);
     return status;
   }
   tn_status* run(tn_call& call) {
@@ -158,18 +163,6 @@ class PluginArtifact final : public Artifact, private Retirable {
   }
   tn_status* broken(std::string problem) {
     return make_status(TN_INTERNAL, to_text(net_.note_broken(std::move(problem))));
-  }
-
-  static bool has_history(const Tensor& t) {
-    return t.defined() && (t.head()->flags & TN_T_REQUIRES_GRAD);
-  }
-  // On threads of its own a plugin computes with gradients on, whoever has called: nobody asked for
-  // them. What is an input itself stays what it is.
-  [[gnu::cold, gnu::noinline]] static void drop_histories(
-      std::span<Tensor> outputs, std::span<detail::TensorHead* const> inputs) {
-    for (Tensor& out : outputs)
-      if (has_history(out) && std::ranges::find(inputs, out.head()) == inputs.end())
-        out = out.detach();
   }
 
   [[gnu::cold, gnu::noinline]] static void check_all(std::span<detail::TensorHead*> inputs) {
@@ -203,6 +196,7 @@ class PluginArtifact final : public Artifact, private Retirable {
   std::string in_call_, in_destroy_, place_;
   std::optional<Device> device_;  // whose stream the calls go to
   CallContract contract_;
+  bool runs_with_gradients_off_;
   bool is_plain_;
   MadeOutputs outputs_;  // none: the code makes them
   std::optional<PluginRef> reference_;

@@ -4,6 +4,7 @@
 #include "backend/abi/status.h"
 #include "core/device/provider.h"
 #include "core/joined.h"
+#include "graph/passes/view_root.h"
 #include "ops/op_table.h"
 
 #include <algorithm>
@@ -150,6 +151,18 @@ Verdicts verdicts_on(const PluginBackend& backend, AbiRequest& request) {
     out.support[i] = static_cast<Support>(bytes[i]);
   }
   limit_to_manifest(backend.manifest, graph, out);
+  return out;
+}
+
+Verdicts verdicts_by_mode(const Graph& graph) {
+  Verdicts out;
+  out.groups.resize(graph.nodes().size());
+  for (const Node& node : graph.nodes()) {
+    bool is_on = is_grad_enabled_at(node, true);
+    out.support.push_back(is_on ? Support::yes : Support::no);
+    out.reasons.emplace_back(is_on ? ""
+                                   : "gradients are off there, which its code does not follow");
+  }
   return out;
 }
 

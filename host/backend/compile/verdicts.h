@@ -29,6 +29,9 @@ bool judges_nodes(const tn_backend& table);
 /// that do not exist.
 Verdicts verdicts_on(const PluginBackend& backend, AbiRequest& request);
 
+/// Takes the nodes that run as the caller has it, with gradients on, and leaves the others.
+Verdicts verdicts_by_mode(const Graph& graph);
+
 /// The pieces for verdicts and groups: a group that would not be whole in one region is left.
 GraphPieces cut_by(const Graph& graph, Verdicts& verdicts, size_t min_region_ops);
 

@@ -25,6 +25,7 @@
 // compile and load may return `artifact` too: what `interpret` and `compile_with` give.
 #pragma once
 
+#include <tenon/grad_mode.h>
 #include <tenon/plugin.h>
 
 #include <algorithm>
@@ -331,6 +332,11 @@ class graph {
     return TN_HAS(host->graph, node_meta) ? sv(host->graph->node_meta(g_, node, str(key)))
                                           : std::string_view();
   }
+  /// TN_GRAD_...: whether the program had switched gradients off or on at the node.
+  int32_t grad_mode(uint32_t node) const {
+    std::string_view mode = meta(node, "grad");
+    return mode.empty() ? TN_GRAD_AS_CALLED : mode == "on" ? TN_GRAD_ON : TN_GRAD_OFF;
+  }
   std::string dump(int32_t format = TN_DUMP_TEXT) const {
     return collect([&](const tn_sink* s) { return host->graph->dump(g_, format, s); });
   }
@@ -361,8 +367,15 @@ class graph {
 class owned_node {
  public:
   uint32_t op, n_results, first_result;
+  int32_t grad_mode = TN_GRAD_AS_CALLED;
   std::string op_name;
 
+  /// Node `i`, with what run_op(const owned_node&, ...) needs to run it as the program would.
+  owned_node(const graph& g, uint32_t i) : owned_node(g.at(i)) {
+    grad_mode = g.grad_mode(i);
+    if (grad_mode != TN_GRAD_AS_CALLED && !host->extension(TN_GRAD_MODE_ID, TN_GRAD_MODE_VERSION))
+      throw declined(op_name + ": this host runs no op with gradients switched off or on");
+  }
   explicit owned_node(const node& n)
       : op(n.op),
         n_results(n.n_results),

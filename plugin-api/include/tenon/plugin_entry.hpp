@@ -53,11 +53,20 @@ inline artifact compile_with(tn_ctx* ctx, const tn_graph* g, std::string_view ba
   return artifact(out);
 }
 
-/// Runs one op through the host; arguments index `values`.
+/// Runs one op through the host, with gradients as they are; arguments index `values`.
 inline void run_op(uint32_t op, std::span<const tn_arg> args, tn_tensor* const* values,
                    std::span<tn_tensor*> out, tn_stream* stream = nullptr) {
   check(host->run->run_op(op, args.data(), uint32_t(args.size()), values, stream, out.data(),
                           uint32_t(out.size())));
+}
+
+/// Runs a node, with gradients on or off as it says; `args`: its own, or what stands for them now.
+inline void run_op(const owned_node& n, std::span<const tn_arg> args, tn_tensor* const* values,
+                   std::span<tn_tensor*> out, tn_stream* stream = nullptr) {
+  if (n.grad_mode == TN_GRAD_AS_CALLED) return run_op(n.op, args, values, out, stream);
+  auto* modes = extension<tn_grad_mode_api>(TN_GRAD_MODE_ID, TN_GRAD_MODE_VERSION);
+  check(modes->run_op(n.op, n.grad_mode, args.data(), uint32_t(args.size()), values, stream,
+                      out.data(), uint32_t(out.size())));
 }
 
 namespace detail {

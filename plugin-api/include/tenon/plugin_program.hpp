@@ -249,7 +249,7 @@ class program {
       filled_args args(program_, node, evaluated_);
       around(step{node, program_.names_[i], args.list, values_.data(), evaluated_, i}, [&] {
         std::span<tn_tensor*> results(&values_[node.first_result], node.n_results);
-        run_op(node.op, args.list, values_.data(), results, stream_);
+        run_op(node, args.list, values_.data(), results, stream_);
         for (size_t r = 0; r < results.size(); ++r)
           owned_[node.first_result + r] = tensor(results[r]);
         bind(program_.bindings_[i]);
@@ -360,7 +360,7 @@ class program {
   void keep_node(const graph& g, uint32_t i) {
     node n = g.at(i);
     names_.emplace_back(sv(n.name));
-    const owned_node& kept = nodes_.emplace_back(n);
+    const owned_node& kept = nodes_.emplace_back(g, i);
     bind_results(g, n);
     for (const tn_arg& a : kept.args()) {
       if (a.kind == TN_ARG_SYMINT || a.kind == TN_ARG_SYMFLOAT || a.kind == TN_ARG_SYMBOOL)

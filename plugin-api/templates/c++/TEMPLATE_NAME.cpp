@@ -32,7 +32,7 @@ class Program {
       : own_relu_(TEMPLATE_NAME_options::read(request).own_relu) {
     graph g(request);
     if (!g.symbols().empty()) throw declined("symbolic sizes");
-    for (uint32_t i = 0; i < g.size(); ++i) nodes_.emplace_back(g.at(i));
+    for (uint32_t i = 0; i < g.size(); ++i) nodes_.emplace_back(g, i);
     for (uint32_t i = 0; i < g.values(); ++i)
       if (g.value_at(i).source == TN_SRC_CONSTANT) constants_.emplace_back(i, g.constant(i));
     inputs_.assign(g.inputs().begin(), g.inputs().end());
@@ -65,7 +65,7 @@ class Program {
       }
     }
     std::span<tn_tensor*> results(&values[n.first_result], n.n_results);
-    run_op(n.op, n.args(), values.data(), results, stream);
+    run_op(n, n.args(), values.data(), results, stream);
   }
 
   bool own_relu_;

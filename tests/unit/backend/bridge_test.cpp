@@ -14,6 +14,8 @@
 #include "ops/op_table.h"
 #include "unit/graph/graph_of.h"
 
+#include <tenon/autograd.h>
+#include <tenon/grad_mode.h>
 #include <tenon/ops.h>
 #include <tenon/tree.h>
 
@@ -193,6 +195,35 @@ tn_arg value_arg(uint32_t index) {
   a.kind = TN_ARG_VALUE;
   a.u.value = index;
   return a;
+}
+
+TEST(RunOp, HasTheGradientModeThatItIsTold) {
+  const auto* modes =
+      static_cast<const tn_grad_mode_api*>(host().extension(TN_GRAD_MODE_ID, TN_GRAD_MODE_VERSION));
+  ASSERT_NE(modes, nullptr);
+  Tensor x = ones({2}).requires_grad_();
+  std::vector<tn_arg> args{value_arg(0)};
+  std::vector<tn_tensor*> values{x.head()};
+  auto needs_gradient = [&](int32_t mode) {
+    tn_tensor* out = nullptr;
+    EXPECT_EQ(told(modes->run_op(op("aten.relu.default"), mode, args.data(), 1, values.data(),
+                                 nullptr, &out, 1)),
+              "ok");
+    bool needs = out->flags & TN_T_REQUIRES_GRAD;
+    host().tensor->release(out);
+    return needs;
+  };
+  for (bool is_on : {true, false}) {
+    EnableGradGuard around(is_on);
+    EXPECT_EQ(needs_gradient(TN_GRAD_AS_CALLED), is_on);
+    EXPECT_FALSE(needs_gradient(TN_GRAD_OFF));
+    EXPECT_TRUE(needs_gradient(TN_GRAD_ON));
+    EXPECT_EQ(is_grad_enabled(), is_on);
+  }
+  tn_tensor* out = nullptr;
+  EXPECT_THAT(told(modes->run_op(op("aten.relu.default"), 3, args.data(), 1, values.data(), nullptr,
+                                 &out, 1)),
+              HasSubstr("the grad mode is unknown"));
 }
 
 TEST(RunOp, WrongCountsAndKindsAreErrors) {
