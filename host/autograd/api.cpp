@@ -8,6 +8,7 @@
 #include "autograd/tape_requests.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/grad_mode.h"
 #include "core/sym/sym_int.h"
 #include "core/tensor/owner_thread.h"
 #include "core/tensor/stand_in.h"
@@ -25,12 +26,20 @@ EnableGradGuard::EnableGradGuard(bool enabled)
     : before_(std::exchange(thread_modes.grad_enabled, enabled)) {}
 EnableGradGuard::~EnableGradGuard() { thread_modes.grad_enabled = before_; }
 
+// What the program excludes: a recording excludes more.
+static uint64_t& excluded_by_program() {
+  return thread_modes.tracer ? thread_modes.excluded_outside : thread_modes.exclude;
+}
+
 InferenceMode::InferenceMode()
-    : excluded_(thread_modes.exclude), before_(std::exchange(thread_modes.grad_enabled, false)) {
-  thread_modes.exclude |= bit(Key::autograd);
+    : excluded_(excluded_by_program()), before_(std::exchange(thread_modes.grad_enabled, false)) {
+  ++n_inference_modes;
+  excluded_by_program() |= bit(Key::autograd);
 }
 InferenceMode::~InferenceMode() {
-  thread_modes.exclude = excluded_;
+  --n_inference_modes;
+  constexpr uint64_t own = bit(Key::autograd);
+  excluded_by_program() = (excluded_by_program() & ~own) | (excluded_ & own);
   thread_modes.grad_enabled = before_;
 }
 

@@ -16,6 +16,7 @@
 #include "core/arguments.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/grad_mode.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/stand_in.h"
 #include "graph/control_flow.h"
@@ -269,8 +270,8 @@ void record_with_histories(const CallArgs& call) {
 
 void record_call(const CallArgs& call) {
   if (thread_modes.tracer && names_written(call)) return record_with_histories(call);
-  if (!thread_modes.grad_enabled || !any_needs_grad(call)) {
-    if (thread_modes.grad_enabled && call.op->mutated_args) check_writes(call);
+  if (!gradients_are_on() || !any_needs_grad(call)) {
+    if (gradients_are_on() && call.op->mutated_args) check_writes(call);
     return run_unrecorded(call);
   }
   if (call.op->mutated_args) {

@@ -1,6 +1,8 @@
 // What holds while the body of a control flow op, or a part of an op, is recorded.
 #pragma once
 
+#include "ops/modes/autocast.h"
+
 #include <tenon/tensor.h>
 
 #include <string>
@@ -37,6 +39,7 @@ class BodyScope {
   GraphRecorder& recorder_;  // the one around the body
   std::vector<std::pair<Tensor, Tensor>> stand_ins_;
   const BodyScope* outer_;
+  CastsOfBody no_casts_{false};  // those of the body around are no values of this graph
 };
 
 /// Throws UserError where this thread runs parts of an op and no code of the body that `recorder`

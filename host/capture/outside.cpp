@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/stand_in.h"
+#include "ops/custom_op.h"
 #include "ops/forms/history.h"
 #include "ops/op_table.h"
 
@@ -52,6 +53,24 @@ std::string name_and_reason(const OpEntry& op) {
 
 bool is_kept_recurrent(const OpEntry& op) {
   return (op.def->tags & OpTags::recurrent) && !config::flags().dynamo.allow_rnn;
+}
+
+// Flag dynamo.only_allow_pt2_compliant_ops; operations of Tenon all have the tag.
+static bool is_compliant(const OpEntry& op) {
+  const CustomOp* added = custom_op_of(op.functional ? *op.functional : op);
+  return !added || added->pt2_compliant;
+}
+
+bool stays_outside(const OpEntry& op, bool fullgraph) {
+  if (is_uncompiled()) return true;
+  const config::DynamoFlags& flags = config::flags().dynamo;
+  bool refused = flags.only_allow_pt2_compliant_ops && !is_compliant(op);
+  require(!refused || !fullgraph, ErrorCode::graph_break,
+          "{} lacks the tag pt2_compliant, without which dynamo.only_allow_pt2_compliant_ops lets "
+          "no operation into a graph, and fullgraph = true forbids cutting the graph; declare it "
+          "with .pt2_compliant() if its functions are pure, or set the flag to false",
+          op.name);
+  return refused || is_kept_recurrent(op);
 }
 
 namespace {

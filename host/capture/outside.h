@@ -72,6 +72,9 @@ class OutsideOfBody {
 
 /// Whether the operation is a recurrent layer and flag dynamo.allow_rnn keeps it out of graphs.
 bool is_kept_recurrent(const OpEntry& op);
+/// Whether flags keep an operation of a body out of the graph. Throws UserError where they do and the
+/// body must be one graph.
+bool stays_outside(const OpEntry& op, bool fullgraph);
 /// Whether that is so, or data decide how large the results are, and the operation does nothing else:
 /// it runs between two segments, like disabled code, and its results are captured tensors of the next
 /// one.

@@ -9,6 +9,7 @@
 #include "core/tensor/stand_in.h"
 #include "graph/interpret.h"
 #include "graph/passes/aliasing.h"
+#include "ops/modes/autocast.h"
 
 #include <algorithm>
 #include <optional>
@@ -78,6 +79,7 @@ std::exception_ptr run_or_rescue(FunctionRef<void()> code, const Segment& segmen
                                  std::span<const int64_t> symbols, std::span<Tensor> outputs) {
   const StateBefore before(segment, inputs);
   KnownWhenFailed known(outputs);
+  CastsOfBody none(/*keeps=*/false);  // the code is not the body's
   try {
     code();
     return nullptr;

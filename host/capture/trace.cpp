@@ -13,10 +13,11 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/grad_mode.h"
 #include "core/sym/shape_env.h"
 #include "core/tensor/each_tensor.h"
-#include "ops/custom_op.h"
 #include "ops/forms/history.h"
+#include "ops/modes/autocast.h"
 #include "ops/op_table.h"
 #include "report/compile_record.h"
 #include "report/events.h"
@@ -34,24 +35,6 @@ namespace tenon {
 namespace {
 
 thread_local Trace* current_trace = nullptr;
-
-// Flag dynamo.only_allow_pt2_compliant_ops; operations of Tenon all have the tag.
-bool is_compliant(const OpEntry& op) {
-  const CustomOp* added = custom_op_of(op.functional ? *op.functional : op);
-  return !added || added->pt2_compliant;
-}
-
-bool stays_outside(const OpEntry& op, bool fullgraph) {
-  if (is_uncompiled()) return true;
-  const config::DynamoFlags& flags = config::flags().dynamo;
-  bool refused = flags.only_allow_pt2_compliant_ops && !is_compliant(op);
-  require(!refused || !fullgraph, ErrorCode::graph_break,
-          "{} lacks the tag pt2_compliant, without which dynamo.only_allow_pt2_compliant_ops lets "
-          "no operation into a graph, and fullgraph = true forbids cutting the graph; declare it "
-          "with .pt2_compliant() if its functions are pure, or set the flag to false",
-          op.name);
-  return refused || is_kept_recurrent(op);
-}
 
 // The history of what the segment has not made lies outside of the graph.
 bool cuts_history(Trace& trace, const CallArgs& call) {
@@ -150,7 +133,7 @@ void Trace::set_hooks() {
   recorder_.before_node = [this] { symbols_.emit_asserts(); };
   recorder_.on_node = [this](const CallArgs& call, NodeId id) {
     log_recorded(recorder_.graph(), id);
-    if (is_on_tape()) recording_.grads_on.push_back(thread_modes.grad_enabled);
+    if (is_on_tape()) recording_.grads_on.push_back(gradients_are_on());
     n_steps_ += !is_assertion(recorder_.graph().node(id));
     turns_.pass(recorder_.graph().node(id));
     inputs_.check_writes(call);
@@ -286,7 +269,7 @@ void Trace::flush() {
   {
     PauseRecording pause;
     autograd::RequestsOfCall brings(requests);
-    EnableGradGuard as_recorded(recorder_.grad_enabled() && !is_on_tape());
+    GradientsAsRecorded grad(recorder_.grad_enabled() && !is_on_tape());
     env_->set_rules({});  // what lowering asks for has no place to be asserted at
     std::vector<int64_t> words = symbols_.words(*segment.graph);
     auto code = [&] { segment.code = run_segment_(segment, heads, words, results); };
@@ -375,8 +358,11 @@ Recording Trace::run(const detail::Body& body) {
   LazyNumbersOfBody numbers;
   BodyResults results;
   try {
-    body.run(body.context, inputs_.argument_fakes().data(), inputs_.argument_numbers().data(),
-             results.tensors, results.plain);
+    {
+      CastsOfBody casts;
+      body.run(body.context, inputs_.argument_fakes().data(), inputs_.argument_numbers().data(),
+               results.tensors, results.plain);
+    }
     return finish(results);
   } catch (const WantsTape&) {
     changes.undo();

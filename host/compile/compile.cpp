@@ -208,7 +208,8 @@ void serve_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& 
   ConstantsScope scope(&constants);
 
   // Run the callable once on fake tensors; each operation becomes a node, each assumption a guard.
-  Recording recording = record_body(site, leaves, body);
+  ModesOfCall modes;
+  Recording recording = record_body(site, leaves, body, modes);
   note_recording(site, recording);
 
   // Lower, cut, compile, run; what was compiled serves later calls.

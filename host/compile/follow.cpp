@@ -138,21 +138,24 @@ void follow(Site& site, Entry& first, const Leaves& leaves, const Body& body, Ca
   };
   const Follower::Helpers helpers{
       others, holds, {find, run_segment}, record, captures_scalars, site.options.fullgraph};
+  ModesOfCall modes;
   Follower follower(leaves, *begin, helpers);
   try {
     follower.run(body);
   } catch (const WantsTape&) {
-    return serve_recording(site, record_body(site, leaves, body), leaves, result);
+    return serve_recording(site, record_body(site, leaves, body, modes), leaves, result);
   } catch (const RunsAsItIs&) {
     first.n_rest.store(UINT32_MAX, std::memory_order_relaxed);  // it would begin twice in each call
     throw;
   }
   if (const PathVersion* version = follower.version()) {
+    modes.body_is_over();
     first.n_left.store(0, std::memory_order_relaxed);
     if (part_is_eager != Eager::none) note_eager_call(site, part_is_eager);
     return give_followed(site, versions, *version, follower, leaves, result);
   }
   Recording recording = std::move(follower.recording());
+  modes.body_is_over(recording);
   note_recording(site, recording);
   if (late->has_compiled_nothing(site, recording))
     return serve_recording(site, std::move(recording), leaves, result);

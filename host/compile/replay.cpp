@@ -96,16 +96,24 @@ Recording record_once(Site& site, const Leaves& leaves, const Body& body, const 
 
 }  // namespace
 
-Recording record_body(Site& site, const Leaves& leaves, const Body& body, const Entry* like) {
-  report::PhaseScope phase("trace");
-  std::optional<config::InheritPatches>
-      as_then;  // under other flags a body may be recorded otherwise
-  if (like) as_then.emplace(like->flags);
+static Recording record_once_or_twice(Site& site, const Leaves& leaves, const Body& body,
+                                      const Entry* like) {
   try {
     return record_once(site, leaves, body, like);
   } catch (const WantsTape&) {  // the site knows from now on
   }
   return record_once(site, leaves, body, like);
+}
+
+Recording record_body(Site& site, const Leaves& leaves, const Body& body, ModesOfCall& modes,
+                      const Entry* like) {
+  report::PhaseScope phase("trace");
+  std::optional<config::InheritPatches>
+      as_then;  // under other flags a body may be recorded otherwise
+  if (like) as_then.emplace(like->flags);
+  Recording recording = record_once_or_twice(site, leaves, body, like);
+  modes.body_is_over(recording);
+  return recording;
 }
 
 void note_recording(Site& site, const Recording& recording) {
@@ -194,7 +202,8 @@ void on_replay(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   config::OptionScope options(site.flags);
   ++site.replays;
   serve_or_run_eagerly(site, body, [&] {
-    Recording recording = record_body(site, leaves, body);
+    ModesOfCall modes;
+    Recording recording = record_body(site, leaves, body, modes);
     if (recording.has_graph_breaks())
       return serve_recording(site, std::move(recording), leaves, result);
     if (serve_by_equal(site, recording, leaves, result)) return;
@@ -209,7 +218,8 @@ bool verify(Site& site, Entry& entry, const Leaves& leaves, const Body& body, Ca
   ++site.replays;
   bool is_stale = true;
   serve_or_run_eagerly(site, body, [&] {
-    Recording found = record_body(site, leaves, body, &entry);
+    ModesOfCall modes;
+    Recording found = record_body(site, leaves, body, modes, &entry);
     is_stale = !is_same(found, entry.recorded);
     if (!is_stale) return;
     report_stale(site, found, entry.recorded);
@@ -229,7 +239,8 @@ const struct FillSlots {
 
 void replay_body(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   ++site.replays;
-  finish_call(site, record_body(site, leaves, body), leaves, result);
+  ModesOfCall modes;
+  finish_call(site, record_body(site, leaves, body, modes), leaves, result);
 }
 
 }  // namespace tenon

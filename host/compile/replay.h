@@ -3,6 +3,7 @@
 
 #include "capture/follow/path.h"
 #include "capture/trace.h"
+#include "compile/modes_of_call.h"
 #include "core/sym/shape_env.h"
 #include "runtime/call.h"
 
@@ -10,9 +11,10 @@ namespace tenon {
 
 /// Runs the body once on fakes, with what the site's options and earlier calls ask for. One that
 /// turns out to call backward() is recorded once more, through the tape. Where graph breaks were
-/// met it has run by the end. With the symbols of `like`, where that is given.
+/// met it has run by the end. With the symbols of `like`, where that is given. From here on the
+/// thread has the modes of the call.
 Recording record_body(detail::Site& site, const detail::Leaves& leaves, const detail::Body& body,
-                      const Entry* like = nullptr);
+                      ModesOfCall& modes, const Entry* like = nullptr);
 
 /// A trace of the site's body for these arguments, by what earlier calls have shown. `left`: the path
 /// that the body has followed so far.

@@ -1,5 +1,6 @@
 // Which results of an operation need gradients, those of control flow by its bodies, as the tape would
 // have it.
+#include "core/grad_mode.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/control_flow.h"
@@ -145,7 +146,7 @@ void pass_requires_grad(GraphRecorder& recorder, const CallArgs& call,
     each_tensor(argument, [&](const Tensor& t) { any = any || t.requires_grad(); });
     return any;
   };
-  if (!thread_modes.grad_enabled || !results_need_gradient(*call.op, fake_args, needs_one)) return;
+  if (!gradients_are_on() || !results_need_gradient(*call.op, fake_args, needs_one)) return;
   auto mark = [](const Tensor& t) {
     if (t.defined() && is_differentiable(t.dtype())) mark_requires_grad(t, true);
   };

@@ -3,6 +3,7 @@
 
 #include "config/flags.h"
 #include "core/dispatch.h"
+#include "core/grad_mode.h"
 #include "core/sym/shape_env.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/owner_thread.h"
@@ -18,6 +19,7 @@
 #include "ops/foreign_results.h"
 #include "ops/forms/complex_forms.h"
 #include "ops/forms/history.h"
+#include "ops/modes/autocast.h"
 #include "ops/op_kernels.h"
 #include "ops/op_table.h"
 #include "report/observers.h"
@@ -35,6 +37,7 @@ namespace {
 std::atomic<uint64_t> next_trace_id{1};
 
 void record_call(const CallArgs& call) {
+  forget_written_casts(call);
   if (!thread_modes.follower || !follow_slot(call)) recorder_of_thread().record(call);
 }
 
@@ -71,7 +74,8 @@ GraphRecorder& recorder_of_thread() {
 GraphRecorder::GraphRecorder(std::shared_ptr<ShapeEnv> env)
     : graph_(std::make_shared<Graph>()),
       life_(std::make_shared<TraceLife>()),
-      id_(next_trace_id.fetch_add(1, std::memory_order_relaxed)) {
+      id_(next_trace_id.fetch_add(1, std::memory_order_relaxed)),
+      grad_enabled_(gradients_are_on()) {
   graph_->shape_env = env ? std::move(env) : ShapeEnv::make();
 }
 
@@ -344,7 +348,7 @@ void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_arg
   node.is_backward = is_backward;
   if (region >= 0) node.facts["recompute"] = std::to_string(region);
   note_memory_budget(node);
-  if (!is_backward && thread_modes.grad_enabled != grad_enabled_)
+  if (!is_backward && gradients_are_on() != grad_enabled_)
     node.facts["grad"] = grad_enabled_ ? "off" : "on";
   for (uint32_t r = 0; r < node.n_results; ++r) {
     if (tensors[r].defined()) track(tensors[r], node.first_result + r);
@@ -474,7 +478,9 @@ PauseRecording::PauseRecording()
 PauseRecording::~PauseRecording() {
   thread_modes.tracer = previous_;
   thread_modes.follower = follower_;
-  thread_modes.include = include_;
+  // What the program has set meanwhile is left.
+  thread_modes.include = (include_ & ~keys_of_user) | (thread_modes.include & keys_of_user);
+  if (previous_) thread_modes.excluded_outside = thread_modes.exclude;
   thread_modes.exclude = exclude_;
 }
 

@@ -6,6 +6,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/grad_mode.h"
 #include "ops/op_table.h"
 #include "runtime/limits.h"
 
@@ -278,6 +279,8 @@ void Entry::run_code(const CallInputs& in, std::span<const int64_t> symbols,
   }
   ModeScope what_the_program_has_set_is_recorded(
       0, keys_of_user | (recorded.has_backward ? bit(Key::autograd) : 0));
+  // Code that is compiled or run elsewhere, by a backend of the program, takes this mode along.
+  GradientsAsRecorded mode(gradients_are_on() && !recorded.has_backward);
   artifact->call({heads, n}, symbols, made);
 }
 

@@ -12,6 +12,7 @@
 #include "capture/tape/views_outside.h"
 #include "core/arguments.h"
 #include "core/dispatch.h"
+#include "core/grad_mode.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/owner_thread.h"
 #include "graph/record.h"
@@ -19,6 +20,7 @@
 #include "ops/decompose.h"
 #include "ops/forms/complex_forms.h"
 #include "ops/forms/history.h"
+#include "ops/modes/autocast.h"
 #include "ops/op_kernels.h"
 
 #include <tenon/autograd.h>
@@ -58,8 +60,11 @@ void Follower::run(const detail::Body& body) {
   Running running(*this);
   LazyNumbersOfBody numbers;
   try {
-    body.run(body.context, walk_.at().frame().arguments.data(), leaves_.numbers.data(),
-             results_.tensors, results_.plain);
+    {
+      CastsOfBody casts;
+      body.run(body.context, walk_.at().frame().arguments.data(), leaves_.numbers.data(),
+               results_.tensors, results_.plain);
+    }
     if (!trace_) finish();
     if (trace_) recording_ = std::make_unique<Recording>(trace_->finish(results_));
   } catch (const WantsTape&) {
@@ -212,6 +217,7 @@ bool finds_recorded_tensors(const Walk& walk) {
 bool Follower::changes_path(FunctionRef<bool()> fits) {
   if (!asked_for_others_) {
     ModesOf around_the_call(modes_);
+    GradientsAsRecorded grad(walk_.grad());
     asked_for_others_ = true;
     others_ = helpers_.others();
   }
@@ -352,6 +358,7 @@ void Follower::stop_following() {
   if (difference_.empty()) difference_ = "it does what is only recorded";
   {
     ModesOf around_the_call(modes_);
+    GradientsAsRecorded grad(walk_.grad());
     trace_ = helpers_.record(walk_.path(), difference_);
   }
   thread_modes.follower = nullptr;  // what comes now is recorded

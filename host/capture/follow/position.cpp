@@ -1,6 +1,7 @@
 // Comparing the operations of a run with the steps of a path, and changing over to another path.
 #include "capture/follow/position.h"
 
+#include "core/grad_mode.h"
 #include "core/tensor/stand_in.h"
 #include "graph/hash.h"
 
@@ -60,7 +61,7 @@ std::unique_ptr<Frame> Position::lend(std::span<const int64_t> numbers) const {
 bool Position::fits_step(const CallArgs& call) {
   if (next_ == path().steps().size()) return false;
   const Path::Step& step = path().steps()[next_];
-  if (step.op != call.op || step.n_args != call.n_args || step.grad != thread_modes.grad_enabled)
+  if (step.op != call.op || step.n_args != call.n_args || step.grad != gradients_are_on())
     return false;
   size_t slots_before = frame_->slots.size();
   has_new_numbers_ = has_moved_ = false;
@@ -246,7 +247,7 @@ bool Position::fits_unit(const OpUnit& unit) {
   if (!recorded || recorded->number != unit.number() ||
       recorded->values.size() != unit.tensors().size() ||
       !std::ranges::equal(recorded->facts, unit.facts()) ||
-      path().steps()[next_].grad != thread_modes.grad_enabled)
+      path().steps()[next_].grad != gradients_are_on())
     return false;
   size_t slots_before = frame_->slots.size();
   for (uint32_t i : recorded->order) {
@@ -291,7 +292,7 @@ std::string Position::difference(const CallArgs& call) {
       return message("{}: {} is another tensor ({})", where, name, *given.as<Tensor>());
     return message("{}: {} is another one", where, name);
   }
-  if (step.grad != thread_modes.grad_enabled)
+  if (step.grad != gradients_are_on())
     return message("{}: gradients were switched {}", where, step.grad ? "off" : "on");
   return message("{}: the code is for {}", where, failed_condition());
 }

@@ -7,6 +7,7 @@
 #include "capture/renamed.h"
 #include "capture/tape/hooks.h"
 #include "core/dispatch.h"
+#include "core/grad_mode.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/stand_in.h"
 #include "graph/record.h"
@@ -265,7 +266,7 @@ OpUnit::Start record_steps(Trace& trace, const Path& path, const Frame& frame, S
       renamed.emplace(*part->graph->shape_env, *trace.so_far().shape_env, BodySymbols::unrelated);
     std::vector<Value> args = arguments_of(path, frame, step, *renamed, known, lists);
     std::vector<Value> results(std::max<uint32_t>(step.n_results, 1));
-    EnableGradGuard mode(step.grad);
+    GradientsAsRecorded mode(step.grad);
     CallArgs call{step.op, args.data(), results.data(), step.n_args, step.op->n_returns};
     recorder_of_thread().record(call);
     each_result(call, [&](const Tensor& t, uint32_t r) {

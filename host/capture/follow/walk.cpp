@@ -6,6 +6,7 @@
 #include "capture/rescue.h"
 #include "capture/tape/views_outside.h"
 #include "core/dispatch.h"
+#include "core/grad_mode.h"
 #include "core/tensor/stand_in.h"
 #include "graph/record.h"
 
@@ -16,7 +17,7 @@
 namespace tenon {
 
 Walk::Walk(const detail::Leaves& leaves, const PathVersion& version)
-    : at_(leaves, version), grad_(thread_modes.grad_enabled) {}
+    : at_(leaves, version), grad_(gradients_are_on()) {}
 
 // ---- the end of the body in one piece
 
@@ -183,7 +184,7 @@ void Walk::run_segment(const SegmentCalls& calls) {
   outputs.grow_to(part.outputs.size());
   std::exception_ptr failure;
   {
-    EnableGradGuard as_recorded(grad_);
+    GradientsAsRecorded grad(grad_);
     BroughtOnce once{requests};
     const autograd::TapeRequests asked = requests_to(part, *this);
     autograd::RequestsOfCall brings(asked);

@@ -33,6 +33,8 @@ class Walk {
   Position& at() { return at_; }
   const Position& at() const { return at_; }
   const Path& path() const { return at_.path(); }
+  /// Whether gradients were on around the call.
+  bool grad() const { return grad_; }
   bool has_pending_steps() const { return at_.next_step() != begun_; }
   /// Whether the next step comes behind a look at data that this run has left out.
   bool leaves_break_out() const {

@@ -11,6 +11,7 @@
 #include "ops/op_table.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace tenon {
 
@@ -54,8 +55,9 @@ void require_node_to_come(const HookWish& wish) {
 
 bool is_written_through_views(const Graph& graph, ValueId value) {
   const GraphValue& made = graph.value(value);
-  if (made.source != ValueSource::node) return false;
-  std::span<const Node> later = graph.nodes().subspan(made.source_index + 1);
+  bool is_from_before = made.source != ValueSource::node;
+  std::span<const Node> later =
+      graph.nodes().subspan(is_from_before ? 0 : made.source_index + size_t{1});
   auto writes = [](const Node& node) { return written_args(node) != 0; };
   if (std::ranges::none_of(later, writes)) return false;
   AliasClasses classes(graph);
@@ -129,6 +131,35 @@ HookHandle hook_in_trace(Trace& trace, const Tensor& t, const HookWish& wish) {
   return attach_now(wish, real_of(fake));
 }
 
+// The same of what was there before the steps that are pending.
+bool is_written_through_views(const Walk& walk, const Tensor& t) {
+  const Path::Part* part = walk.next_part();
+  Tensor own = t.is_fake() ? t : walk.fake_of(t);
+  if (!part || !own.defined() || walk.pending_value(t)) return false;
+  bool is_one = false;
+  auto look_at = [&](ValueId v) {
+    uint32_t object = walk.path().object_of(walk.path().number_of(*part, v));
+    is_one = is_one || shares_storage(walk.at().frame().objects[object], own);
+  };
+  for (size_t i = part->first_step; i < walk.at().next_step(); ++i) {
+    const Path::Step& step = walk.path().steps()[i];
+    std::span<const Value> args = walk.path().args_of(step);
+    uint64_t written = written_args(*step.op, args);
+    for (uint32_t a = 0; a < args.size(); ++a)
+      if (written >> a & 1) for_each_value(args[a], look_at);
+  }
+  return is_one;
+}
+
+// Nothing where recording begins.
+std::optional<HookHandle> hook_in_walk(Follower& follower, const Tensor& t, const HookWish& wish) {
+  Tensor real = t.is_fake() ? follower.walk().real_of(t) : t;
+  bool is_known = real.defined() && !takes_at_once(real, wish);
+  if (is_known && is_written_through_views(follower.walk(), t) && !follower.passes_break())
+    return std::nullopt;
+  return follower.takes_hook(t, wish);
+}
+
 const bool installed_hooks = (
     autograd::hook_slot =
         [](const Tensor& t, HookWish wish) {
@@ -137,7 +168,7 @@ const bool installed_hooks = (
           if (follower && follower->is_on_tape())
             return hook_on_tape(t, t.is_fake() ? follower->walk().real_of(t) : t, wish);
           if (follower)
-            if (auto taken = follower->takes_hook(t, wish)) return *std::move(taken);
+            if (auto taken = hook_in_walk(*follower, t, wish)) return *std::move(taken);
           Trace* trace = Trace::current();
           require(trace != nullptr, ErrorCode::unsupported,
                   "{}: not supported while a graph tracer records", wish.what);

@@ -11,6 +11,7 @@
 #include "capture/trace.h"
 #include "core/arguments.h"
 #include "core/dispatch.h"
+#include "core/grad_mode.h"
 #include "core/sym/shape_env.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/stand_in.h"
@@ -170,7 +171,7 @@ class Again {
                   op.n_returns};
     auto grad = node.facts.find("grad");
     bool default_grad = recorder_of_thread().grad_enabled();
-    EnableGradGuard mode(grad == node.facts.end() ? default_grad : grad->second == "on");
+    GradientsAsRecorded mode(grad == node.facts.end() ? default_grad : grad->second == "on");
     std::vector<const Expr*> symbols = symbols_made_by(node);
     MadeAgain sizes(*graph_.shape_env, symbols);
     if (is_assertion(node))

@@ -22,30 +22,60 @@ namespace tenon {
 
 namespace {
 
-struct KeptCast {
-  Tensor leaf, cast;
-  uint64_t version;
-};
-
 struct CastState {
   int depth = 0;  ///< of guards
-  std::unordered_map<const void*, KeptCast> kept;
+  KeptCasts kept;
 };
 
 CastState& cast_state() { return ThreadObject<CastState>::get(); }
 
-bool may_keep(const Tensor& t) {
-  return thread_modes.autocast_cache && !thread_modes.tracer && t.requires_grad() && t.is_leaf() &&
-         !t.is_fake();
+thread_local constinit CastsOfBody* innermost_body = nullptr;
+
+}  // namespace
+
+KeptCasts* casts_of_body() {
+  return innermost_body && innermost_body->keeps_ ? &innermost_body->kept_ : nullptr;
+}
+
+CastsOfBody::CastsOfBody(bool keeps) : keeps_(keeps), outer_(std::exchange(innermost_body, this)) {}
+CastsOfBody::~CastsOfBody() { innermost_body = outer_; }
+
+// What waits to be written has its old version. With gradients on, a tensor that needs one and is
+// written is no leaf, nor does it share the memory of one.
+void forget_written_casts(const CallArgs& call) {
+  KeptCasts* kept = call.op->mutated_args ? casts_of_body() : nullptr;
+  if (!kept || kept->empty()) return;
+  bool writes_results_only = thread_modes.grad_enabled;
+  for (uint32_t i = 0; i < call.n_args && writes_results_only; ++i)
+    if (call.op->mutated_args >> i & 1)
+      each_tensor(call.args[i], [&](const Tensor& t) {
+        writes_results_only = writes_results_only && (impl_of(t)->flags & TN_T_REQUIRES_GRAD);
+      });
+  if (!writes_results_only) kept->clear();
+}
+
+namespace {
+
+// Those of the program, or of the body that this thread records or follows. Null: none are kept.
+KeptCasts* casts_that_are_kept() {
+  if (!thread_modes.autocast_cache) return nullptr;
+  return thread_modes.tracer ? casts_of_body() : &cast_state().kept;
+}
+
+bool is_kept_leaf(const Tensor& t) {
+  return (impl_of(t)->flags & TN_T_REQUIRES_GRAD) && t.is_leaf() &&
+         (thread_modes.tracer || !t.is_fake());
 }
 
 Tensor cast(const Tensor& t, Dtype to, Dtype lower) {
-  if (to != lower || !may_keep(t)) return t.to(to);
-  KeptCast& kept = cast_state().kept[t.head()];
+  KeptCasts* casts = to == lower ? casts_that_are_kept() : nullptr;
+  if (!casts || !is_kept_leaf(t)) return t.to(to);
+  KeptCast& kept = (*casts)[t.head()];
   bool serves = kept.cast.defined() && kept.version == version_of(t) && kept.cast.dtype() == to &&
                 (kept.cast.requires_grad() || !thread_modes.grad_enabled);
-  if (!serves) kept = {t, t.to(to), version_of(t)};
-  return kept.cast;
+  if (serves) return kept.cast;
+  KeptCast made{t, t.to(to), version_of(t)};
+  return ((*casts)[t.head()] = std::move(made)).cast;  // a cast that is recorded may run code
 }
 
 // Of the row itself, not its forms.
@@ -222,7 +252,9 @@ AutocastGuard::AutocastGuard(const AutocastOptions& options)
 
 AutocastGuard::~AutocastGuard() {
   set_autocast(before_);
-  if (--cast_state().depth == 0) cast_state().kept.clear();
+  if (--cast_state().depth != 0) return;
+  cast_state().kept.clear();
+  if (KeptCasts* of_body = casts_of_body()) of_body->clear();
 }
 
 bool is_autocast_enabled() { return autocast_state().is_on(); }

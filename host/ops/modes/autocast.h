@@ -4,8 +4,11 @@
 #include "ops/modes/autocast_state.h"
 #include "ops/op_table.h"
 
+#include <tenon/tensor.h>
+
 #include <optional>
 #include <span>
+#include <unordered_map>
 
 namespace tenon {
 
@@ -36,5 +39,29 @@ CudaCast cast_on_cuda(const OpEntry& op);
 
 /// What the autocast key does.
 void run_autocast(const CallArgs& call);
+
+struct KeptCast {
+  Tensor leaf, cast;
+  uint64_t version;
+};
+using KeptCasts = std::unordered_map<const void*, KeptCast>;
+
+/// While a body is recorded, or followed: casts are kept for its operations, until it ends or writes what
+/// may be a leaf. So what a plain run casts once is cast once in the graph. Not `keeps`: while code of the
+/// body is compiled and runs, none are.
+class CastsOfBody {
+ public:
+  explicit CastsOfBody(bool keeps = true);
+  ~CastsOfBody();
+  CastsOfBody(const CastsOfBody&) = delete;
+
+ private:
+  friend KeptCasts* casts_of_body();
+  KeptCasts kept_;
+  const bool keeps_;
+  CastsOfBody* const outer_;
+};
+/// An operation of a body that is recorded, or followed.
+void forget_written_casts(const CallArgs& call);
 
 }  // namespace tenon
