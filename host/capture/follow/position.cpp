@@ -200,16 +200,16 @@ static void give_histories(const Position& at, size_t step) {
 
 // Meanwhile for the steps that come next: in a long path, or behind kernels that have filled the
 // caches, each fake comes from far.
-void Position::fetch_ahead() const {
-  std::span<const Path::Step> ahead = path().steps().subspan(next_);
-  auto first_of = [this](const Path::Step& step) -> const TensorImpl* {
+static void fetch_ahead(const Path& path, const Frame& frame, size_t next) {
+  std::span<const Path::Step> ahead = path.steps().subspan(next);
+  if (ahead.size() < 2) return;
+  auto first_of = [&](const Path::Step& step) -> const TensorImpl* {
     if (!step.n_results) return nullptr;
     uint32_t object = step.in_place >= 0 ? static_cast<uint32_t>(step.in_place)
-                                         : path().object_of(step.first_result);
-    return impl_of(frame_->objects[object]);
+                                         : path.object_of(step.first_result);
+    return impl_of(frame.objects[object]);
   };
-  if (ahead.size() < 2) return;
-  if (const TensorImpl* next = first_of(ahead[0])) __builtin_prefetch(next->extra.get());
+  if (const TensorImpl* next_one = first_of(ahead[0])) __builtin_prefetch(next_one->extra.get());
   if (const TensorImpl* later = first_of(ahead[1])) {
     __builtin_prefetch(&later->references, 1);
     __builtin_prefetch(&later->extra);
@@ -218,7 +218,7 @@ void Position::fetch_ahead() const {
 
 void Position::give_results(const CallArgs& call) {
   const Path::Step& step = path().steps()[next_++];
-  fetch_ahead();
+  fetch_ahead(path(), *frame_, next_);
   if (step.in_place >= 0) {
     auto object = static_cast<uint32_t>(step.in_place);
     set_value(object, step.first_result);

@@ -119,7 +119,6 @@ class Position {
   bool takes_sizes(uint32_t slot, const Tensor& given);
   void number_known_tensors();
   void drop_slots(size_t n);
-  void fetch_ahead() const;
 
   const detail::Leaves& leaves_;
   const PathVersion* version_;

@@ -64,7 +64,8 @@ inline void run_op(uint32_t op, std::span<const tn_arg> args, tn_tensor* const* 
 inline void run_op(const owned_node& n, std::span<const tn_arg> args, tn_tensor* const* values,
                    std::span<tn_tensor*> out, tn_stream* stream = nullptr) {
   if (n.grad_mode == TN_GRAD_AS_CALLED) return run_op(n.op, args, values, out, stream);
-  auto* modes = extension<tn_grad_mode_api>(TN_GRAD_MODE_ID, TN_GRAD_MODE_VERSION);
+  auto* modes =
+      static_cast<const tn_grad_mode_api*>(host->extension(TN_GRAD_MODE_ID, TN_GRAD_MODE_VERSION));
   check(modes->run_op(n.op, n.grad_mode, args.data(), uint32_t(args.size()), values, stream,
                       out.data(), uint32_t(out.size())));
 }

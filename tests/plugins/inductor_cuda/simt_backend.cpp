@@ -169,6 +169,8 @@ struct Program {
     Ranges own;
     Ranges* outer = std::exchange(ranges, &own);
     for (uint32_t i = 0; i < c.n_inputs; ++i) own.add(c.inputs[i]);
+    bool is_given = (c.flags & TN_CALL_OUTPUTS_GIVEN) != 0;
+    for (uint32_t i = 0; is_given && i < c.n_outputs; ++i) own.add(c.outputs[i]);
     for (const tensor& t : constants) own.add(t.get());
     own.add(made->setup().memory());
     struct Back {
