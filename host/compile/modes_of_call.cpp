@@ -10,7 +10,7 @@ namespace tenon {
 
 void ModesOfCall::Modes::set() const {
   thread_modes = thread;
-  set_autocast_state(autocast);
+  device_casts = casts;
   n_inference_modes = n_inference;
 }
 
@@ -20,16 +20,16 @@ bool ModesOfCall::Modes::are_set() const {
          now.grad_enabled == thread.grad_enabled && now.deterministic == thread.deterministic &&
          now.autocast_dtype == thread.autocast_dtype &&
          now.autocast_cache == thread.autocast_cache &&
-         now.default_device == thread.default_device && same_casts(autocast_state(), autocast) &&
+         now.default_device == thread.default_device && device_casts == casts &&
          n_inference_modes == n_inference;
 }
 
 // The scopes of the recording have put back keys that guards of the body have changed.
 void ModesOfCall::settle_keys() const {
   auto has = [](Key key) { return (thread_modes.include & bit(key)) != 0; };
-  if (AutocastState casts = autocast_state(); casts.is_on() != has(Key::autocast))
-    set_autocast_state(casts);
-  if (Device device = default_device(); (device != kCPU) != has(Key::defaults))
+  if ((device_casts.on_cpu || device_casts.on_cuda) != has(Key::autocast))
+    set_autocast_state(autocast_state());
+  if (Device device = thread_modes.default_device; (device != kCPU) != has(Key::defaults))
     set_default_device(device);
   bool is_inference = n_inference_modes != 0;
   if (is_inference == (of_call_.n_inference != 0)) return;

@@ -28,7 +28,7 @@ class ModesOfCall {
  private:
   struct Modes {
     ThreadModes thread = thread_modes;
-    AutocastState autocast = autocast_state();
+    DeviceCasts casts = device_casts;
     int32_t n_inference = n_inference_modes;
 
     void set() const;

@@ -33,8 +33,9 @@ thread_local constinit CastsOfBody* innermost_body = nullptr;
 
 }  // namespace
 
-KeptCasts* casts_of_body() {
-  return innermost_body && innermost_body->keeps_ ? &innermost_body->kept_ : nullptr;
+// Null: none are kept.
+CastsOfBody* casts_of_body() {
+  return innermost_body && innermost_body->keeps_ ? innermost_body : nullptr;
 }
 
 CastsOfBody::CastsOfBody(bool keeps) : keeps_(keeps), outer_(std::exchange(innermost_body, this)) {}
@@ -43,15 +44,15 @@ CastsOfBody::~CastsOfBody() { innermost_body = outer_; }
 // What waits to be written has its old version. With gradients on, a tensor that needs one and is
 // written is no leaf, nor does it share the memory of one.
 void forget_written_casts(const CallArgs& call) {
-  KeptCasts* kept = call.op->mutated_args ? casts_of_body() : nullptr;
-  if (!kept || kept->empty()) return;
+  CastsOfBody* casts = call.op->mutated_args ? casts_of_body() : nullptr;
+  if (!casts || !casts->has_any()) return;
   bool writes_results_only = thread_modes.grad_enabled;
   for (uint32_t i = 0; i < call.n_args && writes_results_only; ++i)
     if (call.op->mutated_args >> i & 1)
       each_tensor(call.args[i], [&](const Tensor& t) {
         writes_results_only = writes_results_only && (impl_of(t)->flags & TN_T_REQUIRES_GRAD);
       });
-  if (!writes_results_only) kept->clear();
+  if (!writes_results_only) casts->forget();
 }
 
 namespace {
@@ -59,7 +60,9 @@ namespace {
 // Those of the program, or of the body that this thread records or follows. Null: none are kept.
 KeptCasts* casts_that_are_kept() {
   if (!thread_modes.autocast_cache) return nullptr;
-  return thread_modes.tracer ? casts_of_body() : &cast_state().kept;
+  if (!thread_modes.tracer) return &cast_state().kept;
+  CastsOfBody* of_body = casts_of_body();
+  return of_body ? &of_body->kept() : nullptr;
 }
 
 bool is_kept_leaf(const Tensor& t) {
@@ -164,16 +167,7 @@ std::optional<Dtype> autocast_type(const CastCall& call, Dtype lower) {
   return std::nullopt;
 }
 
-namespace {
-
-/// What ThreadModes has no room for: it keeps the type of the CPU, and that anything is on.
-struct DeviceCasts {
-  bool on_cpu = false, on_cuda = false;
-  Dtype cuda = Dtype::bf16;
-};
 thread_local constinit DeviceCasts device_casts;
-
-}  // namespace
 
 void run_autocast(const CallArgs& call) {
   SeenCall seen(call);
@@ -254,7 +248,7 @@ AutocastGuard::~AutocastGuard() {
   set_autocast(before_);
   if (--cast_state().depth != 0) return;
   cast_state().kept.clear();
-  if (KeptCasts* of_body = casts_of_body()) of_body->clear();
+  if (CastsOfBody* of_body = casts_of_body()) of_body->forget();
 }
 
 bool is_autocast_enabled() { return autocast_state().is_on(); }

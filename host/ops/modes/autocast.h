@@ -6,6 +6,7 @@
 
 #include <tenon/tensor.h>
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -55,9 +56,16 @@ class CastsOfBody {
   ~CastsOfBody();
   CastsOfBody(const CastsOfBody&) = delete;
 
+  KeptCasts& kept() {
+    if (!kept_) kept_ = std::make_unique<KeptCasts>();
+    return *kept_;
+  }
+  void forget() { kept_.reset(); }
+  bool has_any() const { return kept_ != nullptr; }
+
  private:
-  friend KeptCasts* casts_of_body();
-  KeptCasts kept_;
+  friend CastsOfBody* casts_of_body();
+  std::unique_ptr<KeptCasts> kept_;  // once there is one
   const bool keeps_;
   CastsOfBody* const outer_;
 };

@@ -29,6 +29,14 @@ inline bool same_casts(const AutocastState& a, const AutocastState& b) {
 /// "off", "cpu bf16", "cpu bf16, cuda f16".
 std::string to_text(const AutocastState& state);
 
+/// What ThreadModes has no room for: it keeps the type of the CPU, and that anything is on.
+struct DeviceCasts {
+  bool on_cpu = false, on_cuda = false;
+  Dtype cuda = Dtype::bf16;
+  friend bool operator==(const DeviceCasts&, const DeviceCasts&) = default;
+};
+extern thread_local constinit DeviceCasts device_casts;
+
 /// What this thread has set, and setting it. Throws UserError for what autocast does not do.
 AutocastState autocast_state();
 void set_autocast(const AutocastOptions& options);
