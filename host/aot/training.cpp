@@ -17,12 +17,12 @@
 #include "aot/backward_code.h"
 #include "aot/eager_training.h"
 #include "aot/joined_statistics.h"
-#include "aot/passed_results.h"
 #include "aot/second_forward.h"
 #include "aot/strided_copies.h"
 #include "autograd/collector.h"
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
+#include "autograd/passed_results.h"
 #include "autograd/saved/saved_tensor.h"
 #include "config/config.h"
 #include "config/flags.h"
@@ -414,7 +414,7 @@ class CompiledNode final : public autograd::Node {
   InputsBefore before_;
   std::vector<int64_t> words_, backward_words_;
   RngState random_;
-  PassedResults passed_;  // of a piece of a body
+  autograd::PassedResults passed_;  // of a piece of a body
   bool released_ = false;
 };
 

@@ -18,18 +18,12 @@ namespace tenon::autograd {
 
 namespace {
 
-Tensor object_of(Tensor t) {
-  if (t.is_fake() && thread_modes.tracer)
-    if (Tensor real = object_behind_slot(t); real.defined()) t = std::move(real);
-  while (const Tensor* object = stands_for(t)) t = Tensor(*object);
-  return t;
-}
-
 // As is_same(), which is only asked where an argument is a captured tensor: no other answer makes a
 // body depend on which tensors a call brings.
 bool are_one(const Tensor& a, const Tensor& b) {
   if (same_head(a, b)) return true;
-  return a.defined() && b.defined() && same_head(object_of(a), object_of(b)) && a.is_same(b);
+  return a.defined() && b.defined() && same_head(object_behind(a), object_behind(b)) &&
+         a.is_same(b);
 }
 
 }  // namespace

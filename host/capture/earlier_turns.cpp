@@ -23,6 +23,14 @@ std::optional<Number> number_in(const Value& arg, int32_t element) {
   return Number(arg.as<SymInt>()[at]);
 }
 
+// What node `n` has there, if it is the operation of the place.
+std::optional<Number> number_at(const Graph& graph, NodeId n, const NumberPlace& place) {
+  if (n >= graph.nodes().size()) return std::nullopt;
+  const Node& node = graph.node(n);
+  if (node.op != place.op || place.arg >= node.args.size()) return std::nullopt;
+  return number_in(node.args[place.arg], place.element);
+}
+
 bool has_operations_of(const Graph& a, const Graph& b) {
   auto operations = [](const Graph& graph) {
     return graph.nodes() |
@@ -79,16 +87,12 @@ void EarlierTurns::pass(const Node& node) {
   });
 }
 
-// Whether the operation comes next in a turn that has been there twice.
-bool EarlierTurns::goes_on_to(const Turn& turn, OpId op) const {
-  const Graph& graph = *turn.graph;
-  return turn.repeats && turn.next < graph.nodes().size() && graph.node(turn.next).op == op;
-}
-
 bool EarlierTurns::is_other_size(size_t input, size_t dim, SymInt size) const {
   return std::ranges::any_of(alike_, [&](const Turn& turn) {
     const Graph& graph = *turn.graph;
-    if (!goes_on_to(turn, expected_) || input >= graph.inputs().size()) return false;
+    if (!turn.repeats || turn.next >= graph.nodes().size() || input >= graph.inputs().size() ||
+        graph.node(turn.next).op != expected_)
+      return false;
     const Dims& sizes = graph.value(graph.inputs()[input]).meta.sizes;
     return dim < sizes.size() && sizes[dim].word() != size.word();
   });
@@ -105,21 +109,15 @@ Number EarlierTurns::named(const NumberPlace& place, Number number) {
       !config::flags().dynamo.automatic_dynamic_shapes || !env_.int_hint(number.sym_int()))
     return number;
   bool is_another = std::ranges::any_of(alike_, [&](const Turn& turn) {
-    if (!goes_on_to(turn, place.op)) return false;
-    std::span<const Value> args = turn.graph->node(turn.next).args;
-    std::optional<Number> before =
-        place.arg < args.size() ? number_in(args[place.arg], place.element) : std::nullopt;
-    return before && before->word() != number.word();
+    std::optional<Number> before = number_at(*turn.graph, turn.next, place);
+    return turn.repeats && before && before->word() != number.word();
   });
   return is_another ? Number(name_of(number.sym_int())) : number;
 }
 
 std::optional<Number> EarlierTurns::other_number(const NumberPlace& place, Number plain) const {
   for (const Turn& turn : alike_) {
-    if (turn.next >= turn.graph->nodes().size()) continue;
-    const Node& node = turn.graph->node(turn.next);
-    if (node.op != place.op || place.arg >= node.args.size()) continue;
-    std::optional<Number> number = number_in(node.args[place.arg], place.element);
+    std::optional<Number> number = number_at(*turn.graph, turn.next, place);
     bool is_another = number && (number->is_symbolic() ? is_of_body(*turn.graph, *number)
                                                        : number->word() != plain.word());
     if (is_another) return number;

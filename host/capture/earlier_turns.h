@@ -51,7 +51,6 @@ class EarlierTurns {
   };
   static void skip_assertions(Turn& turn);
   bool is_other_size(size_t input, size_t dim, SymInt size) const;
-  bool goes_on_to(const Turn& turn, OpId op) const;
   SymInt name_of(SymInt number);
 
   ShapeEnv& env_;

@@ -7,6 +7,7 @@
 #include "ops/forms/complex_forms.h"
 #include "ops/forms/functional_form.h"
 #include "ops/forms/out_form.h"
+#include "ops/index/mask.h"
 #include "ops/modes/autocast.h"
 #include "ops/modes/default_device.h"
 #include "ops/op_kernels.h"
@@ -271,9 +272,7 @@ Value default_of(const OpEntry& op, size_t arg) {
 
 static bool has_mask(const Value& indices) {
   bool has = false;
-  each_tensor(indices, [&](const Tensor& t) {
-    has = has || (t.defined() && (t.dtype() == Dtype::bool_ || t.dtype() == Dtype::u8));
-  });
+  each_tensor(indices, [&](const Tensor& t) { has = has || is_mask(t); });
   return has;
 }
 

@@ -33,7 +33,11 @@ bool lies_in(const Position& at, const Tensor& real, const Tensor& fake) {
   each_in_memory_of(at, fake, [&](const Tensor& given, const Tensor&) {
     does = does || shares_storage(given, real);
   });
-  return does;
+  // A view of what an earlier segment has made.
+  return does || std::ranges::any_of(at.frame().objects, [&](const Tensor& o) {
+           return o.defined() && shares_storage(o, fake) && concrete_of(o).defined() &&
+                  shares_storage(concrete_of(o), real);
+         });
 }
 
 void check_writes(const Position& at, size_t end) {

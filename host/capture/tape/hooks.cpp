@@ -131,31 +131,11 @@ HookHandle hook_in_trace(Trace& trace, const Tensor& t, const HookWish& wish) {
   return attach_now(wish, real_of(fake));
 }
 
-// The same of what was there before the steps that are pending.
-bool is_written_through_views(const Walk& walk, const Tensor& t) {
-  const Path::Part* part = walk.next_part();
-  Tensor own = t.is_fake() ? t : walk.fake_of(t);
-  if (!part || !own.defined() || walk.pending_value(t)) return false;
-  bool is_one = false;
-  auto look_at = [&](ValueId v) {
-    uint32_t object = walk.path().object_of(walk.path().number_of(*part, v));
-    is_one = is_one || shares_storage(walk.at().frame().objects[object], own);
-  };
-  for (size_t i = part->first_step; i < walk.at().next_step(); ++i) {
-    const Path::Step& step = walk.path().steps()[i];
-    std::span<const Value> args = walk.path().args_of(step);
-    uint64_t written = written_args(*step.op, args);
-    for (uint32_t a = 0; a < args.size(); ++a)
-      if (written >> a & 1) for_each_value(args[a], look_at);
-  }
-  return is_one;
-}
-
 // Nothing where recording begins.
 std::optional<HookHandle> hook_in_walk(Follower& follower, const Tensor& t, const HookWish& wish) {
   Tensor real = t.is_fake() ? follower.walk().real_of(t) : t;
-  bool is_known = real.defined() && !takes_at_once(real, wish);
-  if (is_known && is_written_through_views(follower.walk(), t) && !follower.passes_break())
+  bool is_known = real.defined() && !takes_at_once(real, wish) && !follower.walk().pending_value(t);
+  if (is_known && follower.walk().is_to_be_written(real) && !follower.passes_break())
     return std::nullopt;
   return follower.takes_hook(t, wish);
 }

@@ -54,23 +54,18 @@ bool end_show(const Tensor& shown, const Tensor& real, const Tensor& before) {
   return is_reshaped;
 }
 
-namespace {
-
-// What a body was given once may be what it is given again.
-Tensor object_of(Tensor t) {
+Tensor object_behind(Tensor t) {
   if (t.is_fake() && thread_modes.tracer)
     if (Tensor real = object_behind_slot(t); real.defined()) t = std::move(real);
   while (const Tensor* object = stands_for(t)) t = Tensor(*object);
   return t;
 }
 
-}  // namespace
-
 bool detail::stand_for_one(const Tensor& a, const Tensor& b) {
   auto is_itself = [](const Tensor& t) { return !t.is_fake() && !stands_for(t); };
   if (is_itself(a) && is_itself(b)) return false;
   if (thread_modes.tracer && a.is_fake() != b.is_fake()) object_asked_slot();
-  return same_head(object_of(a), object_of(b));
+  return same_head(object_behind(a), object_behind(b));
 }
 
 }  // namespace tenon

@@ -34,6 +34,10 @@ inline const Tensor* stands_for(const Tensor& t) {
   return stands ? &impl->extra->concrete : nullptr;
 }
 
+/// The object that a body means by `t`: the captured tensor behind a fake, and what that stands for. What
+/// a body was given once may be what it is given again.
+Tensor object_behind(Tensor t);
+
 /// Makes a fake stand for `real` for a while; gives what it was, for end_show.
 Tensor show_as(const Tensor& fake, const Tensor& real);
 /// `shown` is again what it was `before` show_as. Where code has reshaped it, `real` is reshaped;

@@ -1,6 +1,7 @@
 // Masks as positions; conjugates by parts.
 #include "ops/forms/device_forms.h"
 
+#include "ops/index/mask.h"
 #include "ops/op_ids.h"
 
 #include <tenon/ops.h>
@@ -10,10 +11,6 @@
 namespace tenon {
 
 namespace {
-
-bool is_mask(const Tensor& t) {
-  return t.defined() && (t.dtype() == Dtype::bool_ || t.dtype() == Dtype::u8);
-}
 
 // How many there are waits for the device.
 bool run_by_positions(const CallArgs& call) {

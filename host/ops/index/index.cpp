@@ -1,6 +1,7 @@
 // Reading and writing by index tensors: index, index_put, index_select, and masks turned into
 // indices.
 #include "ops/index/advanced_index.h"
+#include "ops/index/mask.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
 
@@ -27,13 +28,11 @@ Tensor classes_within(const Tensor& target, SymInt n_classes) {
 
 namespace {
 
-bool is_mask(const Tensor& t) { return t.dtype() == Dtype::bool_ || t.dtype() == Dtype::u8; }
-
 // A mask of k dimensions stands for k index tensors, and fits the dimensions that they index.
 void check_masks(const char* op, const Tensor& self, TensorList indices) {
   int64_t n = 0;
   for (const Tensor& t : indices) {
-    bool masks = t.defined() && is_mask(t);
+    bool masks = is_mask(t);
     for (int64_t d = 0; masks && d < t.dim(); ++d)
       require(n + d < self.dim() && sizes_match(t.size(d), self.size(n + d)),
               "{}: the mask of shape {} does not fit the tensor of shape {}", op, t.sizes(),
@@ -48,7 +47,7 @@ void check_masks(const char* op, const Tensor& self, TensorList indices) {
 Tensor with_dims_for_masks(Tensor self, std::vector<Tensor>& indices) {
   int64_t n = 0;
   for (Tensor& t : indices) {
-    bool masks = t.defined() && is_mask(t);
+    bool masks = is_mask(t);
     if (masks && t.dim() == 0) {
       self = unsqueeze(self, n);
       t = unsqueeze(t, 0);
@@ -61,7 +60,7 @@ Tensor with_dims_for_masks(Tensor self, std::vector<Tensor>& indices) {
 std::vector<Tensor> expanded_masks(const std::vector<Tensor>& indices) {
   std::vector<Tensor> out;
   for (const Tensor& t : indices) {
-    if (!t.defined() || !is_mask(t)) {
+    if (!is_mask(t)) {
       out.push_back(t);
       continue;
     }
@@ -228,9 +227,7 @@ void check_put(const char* op, const Tensor& self, TensorList indices, const Ten
   require(values.dtype() == self.dtype(), "{}: values must have dtype {}, found {}", op,
           self.dtype(), values.dtype());
   // How many elements a mask chooses is seen by the run only, and is not asked for here.
-  if (std::any_of(indices.begin(), indices.end(),
-                  [](const Tensor& t) { return t.defined() && is_mask(t); }))
-    return check_masks(op, self, indices);
+  if (std::any_of(indices.begin(), indices.end(), is_mask)) return check_masks(op, self, indices);
   IndexPlan plan = plan_index(op, self, indices);
   check_index_dtypes(op, plan);
   value_strides(op, plan, values);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace tenon {
+namespace tenon::autograd {
 
 class PassedResults {
  public:
@@ -33,4 +33,4 @@ class PassedResults {
   std::vector<bool> waits_, of_pass_, used_up_;
 };
 
-}  // namespace tenon
+}  // namespace tenon::autograd
