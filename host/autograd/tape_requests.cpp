@@ -72,8 +72,8 @@ HookHandle handle_of(std::shared_ptr<WaitingHook> hook) {
   return HookHandle([hook = std::move(hook)] { hook->remove(); });
 }
 
-RequestsOfCall::RequestsOfCall(const TapeRequests& requests)
-    : before_(std::exchange(requests_of_call, &requests)) {}
+RequestsOfCall::RequestsOfCall(const TapeRequests* requests)
+    : before_(std::exchange(requests_of_call, requests)) {}
 RequestsOfCall::~RequestsOfCall() { requests_of_call = before_; }
 
 void RequestsOfCall::attach_hooks(TensorOfValue tensor) {

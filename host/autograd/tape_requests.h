@@ -71,7 +71,9 @@ using TensorOfValue = FunctionRef<Tensor(ValueId)>;
 /// While one lives, code of a graph that this thread calls attaches these requests.
 class RequestsOfCall {
  public:
-  explicit RequestsOfCall(const TapeRequests& requests);
+  explicit RequestsOfCall(const TapeRequests& requests) : RequestsOfCall(&requests) {}
+  explicit RequestsOfCall(const std::optional<TapeRequests>& requests)
+      : RequestsOfCall(requests ? &*requests : nullptr) {}
   ~RequestsOfCall();
   RequestsOfCall(const RequestsOfCall&) = delete;
 
@@ -83,6 +85,8 @@ class RequestsOfCall {
                               FunctionRef<detail::FunctionBackward(detail::FunctionBackward)> wrap);
 
  private:
+  explicit RequestsOfCall(const TapeRequests* requests);
+
   const TapeRequests* before_;
 };
 

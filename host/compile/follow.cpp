@@ -92,7 +92,8 @@ struct LateRecording {
 void give_followed(Site& site, const Versions& versions, const PathVersion& version,
                    Follower& follower, const Leaves& leaves, CallResult& result) {
   BodyResults& given = follower.results();
-  result.numbers.assign(given.plain.numbers.span().begin(), given.plain.numbers.span().end());
+  std::span<const Number> numbers = given.plain.numbers.span();
+  if (!numbers.empty()) result.numbers.assign(numbers.begin(), numbers.end());
   if (version.path->has_breaks()) {
     result.tensors =
         std::move(given.tensors);  // real ones; code makes those of a body in one piece
@@ -103,7 +104,7 @@ void give_followed(Site& site, const Versions& versions, const PathVersion& vers
   }
   Site::Counters& counters = site.my_counters();
   counters.hits.store(counters.hits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  const autograd::TapeRequests asked = follower.requests();
+  const std::optional<autograd::TapeRequests> asked = follower.requests();
   autograd::RequestsOfCall brings(asked);
   static_cast<const Entry*>(version.owner)
       ->run({leaves, follower.slots(), follower.numbers()}, result);
@@ -136,9 +137,14 @@ void follow(Site& site, Entry& first, const Leaves& leaves, const Body& body, Ca
     late = std::make_unique<LateRecording>(site, difference);
     return new_trace(site, leaves, &path);
   };
-  const Follower::Helpers helpers{
-      others, holds, {find, run_segment}, record, captures_scalars, site.options.fullgraph};
   ModesOfCall modes;
+  const Follower::Helpers helpers{others,
+                                  holds,
+                                  {find, run_segment},
+                                  record,
+                                  modes.of_call(),
+                                  captures_scalars,
+                                  site.options.fullgraph};
   Follower follower(leaves, *begin, helpers);
   try {
     follower.run(body);

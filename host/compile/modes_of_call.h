@@ -21,6 +21,8 @@ class ModesOfCall {
   ~ModesOfCall();
   ModesOfCall(const ModesOfCall&) = delete;
 
+  /// Those that the call has found.
+  const ThreadModes& of_call() const { return of_call_.thread; }
   void body_is_over();
   /// The recording, made just now, serves calls with these modes.
   void body_is_over(Recording& recording);

@@ -355,17 +355,19 @@ bool takes_undefined(const SchemaType& type) {
   return type.base != BaseType::tensor || (type.is_list ? type.optional_element : type.optional);
 }
 
+[[noreturn, gnu::cold, gnu::noinline]] void fail_undefined(const OpEntry& op, const Value& arg,
+                                                           const std::string& name) {
+  fail(ErrorCode::invalid_argument,
+       "{}: argument {} {} undefined tensor, expected one that is there; a Tensor without a value "
+       "and grad() before the first backward pass are undefined",
+       op.name, name, arg.is_none() ? "is an" : "holds an");
+}
+
 /// An undefined tensor has no memory and no sizes: what is behind would read through a null pointer.
 void refuse_undefined(const OpEntry& op, const Value* args, uint32_t n_args) {
-  for (uint32_t i = 0; i < n_args; ++i) {
-    if (!has_undefined(args[i]) || takes_undefined(op.schema.args[i].type)) [[likely]]
-      continue;
-    fail(
-        ErrorCode::invalid_argument,
-        "{}: argument {} {} undefined tensor, expected one that is there; a Tensor without a value "
-        "and grad() before the first backward pass are undefined",
-        op.name, op.schema.args[i].name, args[i].is_none() ? "is an" : "holds an");
-  }
+  for (uint32_t i = 0; i < n_args; ++i)
+    if (has_undefined(args[i]) && !takes_undefined(op.schema.args[i].type)) [[unlikely]]
+      fail_undefined(op, args[i], op.schema.args[i].name);
 }
 
 }  // namespace

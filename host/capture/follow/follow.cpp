@@ -216,7 +216,7 @@ bool finds_recorded_tensors(const Walk& walk) {
 // A path that has the same steps so far and goes on as `fits` asks takes over.
 bool Follower::changes_path(FunctionRef<bool()> fits) {
   if (!asked_for_others_) {
-    ModesOf around_the_call(modes_);
+    ModesOf around_the_call(helpers_.modes);
     GradientsAsRecorded grad(walk_.grad());
     asked_for_others_ = true;
     others_ = helpers_.others();
@@ -324,8 +324,9 @@ void Follower::finish() {
     // The tape holds what it has saved as long as there is one.
     keeps = !is_on_tape() && walk_.has_escapes(results_.tensors, gradients_);
     const PathVersion& version = walk_.at().version();
-    bool ends_whole = !keeps && histories == version.recording->gradients.needs_history &&
-                      walk_.ends_whole(results_.tensors, left);
+    const std::vector<bool>& recorded = version.recording->gradients.needs_history;
+    bool has_histories = is_on_tape() ? histories == recorded : recorded.empty();
+    bool ends_whole = !keeps && has_histories && walk_.ends_whole(results_.tensors, left);
     if (!ends_whole) return false;
     shares_otherwise = !helpers_.holds(version, walk_.at().frame().slots);
     return !shares_otherwise;
@@ -357,7 +358,7 @@ void Follower::finish_segments() {
 void Follower::stop_following() {
   if (difference_.empty()) difference_ = "it does what is only recorded";
   {
-    ModesOf around_the_call(modes_);
+    ModesOf around_the_call(helpers_.modes);
     GradientsAsRecorded grad(walk_.grad());
     trace_ = helpers_.record(walk_.path(), difference_);
   }

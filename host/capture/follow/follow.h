@@ -46,8 +46,9 @@ class Follower {
     SegmentCalls segments;
     /// The trace that goes on where the body leaves `path`, the last one that fits.
     FunctionRef<std::unique_ptr<Trace>(const Path& path, const std::string& difference)> record;
-    bool captures_scalars;  ///< recordings take numbers of the data for symbols
-    bool is_one_graph;      ///< recordings must not be cut
+    const ThreadModes& modes;  ///< around the call
+    bool captures_scalars;     ///< recordings take numbers of the data for symbols
+    bool is_one_graph;         ///< recordings must not be cut
   };
 
   /// `first` serves a call with these arguments; it and `helpers` stay where they are.
@@ -66,8 +67,10 @@ class Follower {
   /// The captured tensors, by slot, and the body's numbers that are symbols.
   std::span<const Tensor> slots() const { return walk_.at().frame().slots; }
   std::span<const int64_t> numbers() const { return walk_.at().frame().numbers; }
-  /// About values of the graph of a body in one piece.
-  autograd::TapeRequests requests() const { return requests_to(walk_.path().parts()[0], walk_); }
+  /// About values of the graph of a body in one piece; nothing: there are none.
+  std::optional<autograd::TapeRequests> requests() const {
+    return requests_to(walk_.path().parts()[0], walk_);
+  }
   /// Real tensors where the body had graph breaks.
   BodyResults& results() { return results_; }
 
@@ -114,7 +117,6 @@ class Follower {
   const PathVersion& first_;
   std::vector<PathVersion> others_;
   bool asked_for_others_ = false;
-  const ThreadModes modes_ = thread_modes;  // around the call
   Walk walk_;
   const detail::Leaves& leaves_;
   const detail::Body* body_ = nullptr;

@@ -317,7 +317,7 @@ void drop_history(const Tensor& fake) {
   TensorImpl* impl = impl_of(fake);
   impl->grad.reset();
   impl->base = Tensor();
-  if (fake.requires_grad()) mark_requires_grad(fake, false);
+  if (impl->flags & TN_T_REQUIRES_GRAD) mark_requires_grad(fake, false);
 }
 
 void FrameStore::mark_arguments(Frame& frame) const {

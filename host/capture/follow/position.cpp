@@ -76,7 +76,9 @@ bool Position::fits_step(const CallArgs& call) {
 bool Position::fits_arguments(const Path::Step& step, const CallArgs& call) {
   const Value* expected = frame_->args.data() + step.first_arg;
   for (uint32_t i = 0; i < call.n_args; ++i)
-    if (!fits(expected[i], call.args[i])) return false;
+    if (std::memcmp(&expected[i], &call.args[i], sizeof(Value)) != 0 &&
+        !fits(expected[i], call.args[i]))
+      return false;
   return true;
 }
 
@@ -85,8 +87,7 @@ bool Position::fits(const Value& expected, const Value& given) {
   if (expected.tag == Tag::ref)
     return given.tag == Tag::tensor &&
            is_value(static_cast<ValueId>(expected.payload), *given.as<Tensor>());
-  if (expected.tag != Tag::refs)
-    return std::memcmp(&expected, &given, sizeof given) == 0 || same_argument(expected, given);
+  if (expected.tag != Tag::refs) return same_argument(expected, given);
   if (given.tag != Tag::tensors || given.count != expected.count) return false;
   for (uint32_t i = 0; i < given.count; ++i) {
     const Tensor& t = given.as<Tensor>()[i];

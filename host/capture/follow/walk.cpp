@@ -175,6 +175,13 @@ struct BroughtOnce {
 
 }  // namespace
 
+// What is no view says so itself.
+static bool needs_grad(const Tensor& made) {
+  const TensorImpl* impl = impl_of(made);
+  if (impl->flags & TN_T_REQUIRES_GRAD) return true;
+  return (impl->base.defined() || impl->extra) && made.requires_grad();
+}
+
 void Walk::run_segment(const SegmentCalls& calls) {
   const Path::Part& part = path().parts()[n_run_];
   const Frame& frame = at_.frame();
@@ -186,7 +193,7 @@ void Walk::run_segment(const SegmentCalls& calls) {
   {
     GradientsAsRecorded grad(grad_);
     BroughtOnce once{requests};
-    const autograd::TapeRequests asked = requests_to(part, *this);
+    const std::optional<autograd::TapeRequests> asked = requests_to(part, *this);
     autograd::RequestsOfCall brings(asked);
     auto code = [&] { calls.run(*code_, inputs_.span(), symbols_.span(), outputs.span()); };
     failure = run_or_rescue(code, *part.segment, inputs_.span(), symbols_.span(), outputs.span());
@@ -194,7 +201,7 @@ void Walk::run_segment(const SegmentCalls& calls) {
   Tensor* made = outputs.data();
   for (uint32_t object : part.outputs) {
     const Tensor& fake = frame.objects[object];
-    if (made->defined() && made->requires_grad()) mark_requires_grad(fake, true);
+    if (made->defined() && needs_grad(*made)) mark_requires_grad(fake, true);
     impl_of(fake)->extra->concrete = std::move(*made++);
   }
   ++n_run_;
@@ -293,8 +300,8 @@ void Walk::add_function(std::shared_ptr<const autograd::WaitingFunction> functio
   requests.functions.push_back({last, std::move(function)});
 }
 
-autograd::TapeRequests requests_to(const Path::Part& part, const Walk& walk) {
-  if (walk.requests.is_empty()) return {};
+std::optional<autograd::TapeRequests> requests_to(const Path::Part& part, const Walk& walk) {
+  if (walk.requests.is_empty()) return std::nullopt;
   autograd::TapeRequests asked = walk.requests;
   for (autograd::HookOnValue& on : asked.hooks) on.value -= part.first_value;
   for (autograd::FunctionAtNode& at : asked.functions) at.last = walk.path().steps()[at.last].node;
@@ -303,6 +310,7 @@ autograd::TapeRequests requests_to(const Path::Part& part, const Walk& walk) {
 
 // The code goes on the tape where the recording asked for it, and nowhere else.
 bool Walk::has_requests_of(const Path::Part& part) const {
+  if (requests.is_empty()) return part.hooked.empty() && part.functions.empty();
   auto has_hook = [&](ValueId value) {
     return std::ranges::find(requests.hooks, part.first_value + value,
                              &autograd::HookOnValue::value) != requests.hooks.end();

@@ -127,8 +127,8 @@ class Walk {
   const bool grad_;  // whether gradients are on around the call
 };
 
-/// The requests of a walk, over the values and nodes of a part, which all pending steps are of.
-autograd::TapeRequests requests_to(const Path::Part& part, const Walk& walk);
+/// The requests of a walk, if any, over the values and nodes of a part, which all pending steps are of.
+std::optional<autograd::TapeRequests> requests_to(const Path::Part& part, const Walk& walk);
 
 template <class F>
 void Walk::each_held(F f) const {

@@ -440,12 +440,16 @@ void give_one_fenced(void* block, size_t bytes) noexcept {
   });
 }
 
+[[gnu::noinline, gnu::cold]] void flush_bin(ThreadCache& cache, size_t index) noexcept {
+  central().flush(static_cast<int>(index), cache.bins[index], tables.batch[index]);
+}
+
 void put_into_bin(ThreadCache& cache, size_t index, void* block) noexcept {
   Bin& bin = cache.bins[index];
   bin.head = ::new (block) FreeBlock{bin.head};
   cache.count(-static_cast<int64_t>(tables.bytes[index]), 0);
   if (++bin.count > 2 * tables.batch[index]) [[unlikely]]
-    central().flush(static_cast<int>(index), bin, tables.batch[index]);
+    flush_bin(cache, index);
 }
 
 [[gnu::noinline]] void deallocate_slowly(void* block, size_t bytes) noexcept {

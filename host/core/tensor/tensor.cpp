@@ -120,6 +120,18 @@ void attach_storage(TensorImpl* impl, StorageRef storage, int64_t offset) {
   if (impl->flags & TN_T_REQUIRES_GRAD) impl->keys |= bit(Key::autograd);
 }
 
+// The short way of a new tensor on the CPU.
+void attach_new_storage(TensorImpl* impl, uint64_t bytes) {
+  StorageRef storage = make_storage(bytes);
+  impl->storage_offset = 0;
+  impl->data = impl->storage = storage->data;
+  impl->storage_bytes = bytes;
+  impl->storage_id = storage->id;
+  impl->version = &storage->version;
+  impl->keys = bit(Key::cpu);
+  impl->storage_ref = std::move(storage);
+}
+
 IntList plain_sizes(const TensorImpl* t) { return {t->sizes, static_cast<size_t>(t->ndim)}; }
 IntList plain_strides(const TensorImpl* t) { return {t->strides, static_cast<size_t>(t->ndim)}; }
 
@@ -252,8 +264,10 @@ Tensor make_on(Device device, SymIntList sizes, SymIntList strides, Dtype dtype)
   if (__builtin_mul_overflow(span, static_cast<int64_t>(itemsize(dtype)), &bytes))
     fail("a tensor of shape {} and dtype {} does not fit into memory", sizes, dtype);
   auto wanted = static_cast<uint64_t>(bytes);
-  bool is_cpu = device.type == DeviceType::cpu;
-  attach_storage(impl, is_cpu ? make_storage(wanted) : make_device_storage(device, wanted), 0);
+  if (device.type == DeviceType::cpu)
+    attach_new_storage(impl, wanted);
+  else
+    attach_storage(impl, make_device_storage(device, wanted), 0);
   return t;
 }
 
@@ -284,7 +298,7 @@ Tensor make_contiguous_like(const Tensor& like, Dtype dtype) {
   int64_t bytes;
   if (__builtin_mul_overflow(impl->numel, static_cast<int64_t>(itemsize(dtype)), &bytes))
     fail("a tensor of shape {} and dtype {} does not fit into memory", like.sizes(), dtype);
-  attach_storage(impl, make_storage(static_cast<uint64_t>(bytes)), 0);
+  attach_new_storage(impl, static_cast<uint64_t>(bytes));
   impl->flags |= TN_T_CONTIGUOUS;
   if (is_channels_last(impl)) impl->flags |= TN_T_CHANNELS_LAST;
   return t;
