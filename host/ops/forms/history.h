@@ -50,12 +50,17 @@ inline Value argument_of_result(const OpEntry& op, const Value& argument, uint32
   return element == no_value ? Value{} : Value::ref(element);
 }
 
+/// Whether a result can have a gradient: indices, masks and statistics beside the result have none, as in
+/// PyTorch.
+bool has_gradient(const OpEntry& op, uint32_t result);
+
 /// Whether result `r` of `n` needs a gradient.
 template <class F>
 bool result_needs_gradient(const OpEntry& op, std::span<const Value> args, uint32_t r, uint32_t n,
                            const F& needs) {
-  return results_need_gradient(
-      op, args, [&](const Value& a) { return needs(argument_of_result(op, a, r, n)); });
+  return has_gradient(op, r) && results_need_gradient(op, args, [&](const Value& a) {
+           return needs(argument_of_result(op, a, r, n));
+         });
 }
 
 /// Whether what a call writes into this argument gets a history. The derivative that a library gives
