@@ -22,8 +22,7 @@ namespace tenon {
 constinit thread_local int32_t n_uncompiled_scopes = 0;
 
 static void begin_uncompiled(std::string_view reason, std::source_location where) {
-  if (Trace* trace = is_uncompiled() ? nullptr : Trace::current())
-    trace->graph_break(reason, where);
+  if (!is_uncompiled()) graph_break(reason, where);
   ++n_uncompiled_scopes;
 }
 
@@ -204,8 +203,8 @@ OutsideOfBody::~OutsideOfBody() {
 }
 
 bool runs_between_segments(const CallArgs& call) {
-  bool is_to_run = gives_what_data_decides(call) || is_kept_recurrent(*call.op);
-  return is_to_run && !call.op->mutated_args && !is_uncompiled();
+  bool is_to_run = gives_what_data_decides(call) || is_kept_recurrent(*call.op) || is_uncompiled();
+  return is_to_run && !call.op->mutated_args;
 }
 
 namespace {
