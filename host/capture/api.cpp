@@ -360,6 +360,7 @@ Tensor fake_that_stands_for(const Tensor& real) {
 }
 
 const bool knows_written_tensors = (
+    fake_of_body_slot = &fake_that_stands_for,
     written_fake_slot = [](const Tensor& real) -> Tensor {
       if (!runs_body_code() || has_need(real)) return Tensor();
       Tensor fake = fake_that_stands_for(real);

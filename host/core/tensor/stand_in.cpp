@@ -9,6 +9,7 @@
 namespace tenon {
 
 Tensor (*object_behind_slot)(const Tensor&) = nullptr;
+Tensor (*fake_of_body_slot)(const Tensor&) = nullptr;
 void (*object_asked_slot)() = nullptr;
 Tensor (*written_fake_slot)(const Tensor&) = nullptr;
 

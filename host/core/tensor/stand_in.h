@@ -12,6 +12,8 @@ inline bool same_head(const Tensor& a, const Tensor& b) { return a.head() == b.h
 /// While a recorder runs: the tensor that a fake of a body stands for, if it is known. An undefined
 /// one for what has none yet. capture/tape/grad_effects.cpp.
 extern Tensor (*object_behind_slot)(const Tensor& fake);
+/// While a body runs: its fake for a tensor that it has named. Undefined for others. capture/api.cpp.
+extern Tensor (*fake_of_body_slot)(const Tensor& real);
 /// While a recorder runs: is_same() was asked of a fake and of another tensor, which no guard sees.
 /// capture/tape/grad_effects.cpp.
 extern void (*object_asked_slot)();

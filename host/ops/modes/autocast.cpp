@@ -12,6 +12,7 @@
 #include "core/arguments.h"
 #include "core/error.h"
 #include "core/tensor/each_tensor.h"
+#include "core/tensor/stand_in.h"
 #include "core/tensor/tensor_impl.h"
 
 #include <tenon/thread_object.hpp>
@@ -41,18 +42,32 @@ CastsOfBody* casts_of_body() {
 CastsOfBody::CastsOfBody(bool keeps) : keeps_(keeps), outer_(std::exchange(innermost_body, this)) {}
 CastsOfBody::~CastsOfBody() { innermost_body = outer_; }
 
+namespace {
+
+// While a body is recorded, or followed, which has cast the leaf. True also where nobody knows.
+bool may_lie_in(const Tensor& leaf, const Tensor& written) {
+  if (leaf.is_fake() == written.is_fake()) return shares_storage(leaf, written);
+  const Tensor &real = leaf.is_fake() ? written : leaf, &fake = leaf.is_fake() ? leaf : written;
+  if (Tensor named = fake_of_body_slot(real); named.defined()) return shares_storage(named, fake);
+  Tensor behind = object_behind_slot(fake);
+  return !behind.defined() || shares_storage(behind, real);
+}
+
+}  // namespace
+
 // What waits to be written has its old version. With gradients on, a tensor that needs one and is
 // written is no leaf, nor does it share the memory of one.
 void forget_written_casts(const CallArgs& call) {
   CastsOfBody* casts = call.op->mutated_args ? casts_of_body() : nullptr;
   if (!casts || !casts->has_any()) return;
-  bool writes_results_only = thread_modes.grad_enabled;
-  for (uint32_t i = 0; i < call.n_args && writes_results_only; ++i)
-    if (call.op->mutated_args >> i & 1)
-      each_tensor(call.args[i], [&](const Tensor& t) {
-        writes_results_only = writes_results_only && (impl_of(t)->flags & TN_T_REQUIRES_GRAD);
-      });
-  if (!writes_results_only) casts->forget();
+  auto forget = [&](const Tensor& written) {
+    bool is_result = thread_modes.grad_enabled && (impl_of(written)->flags & TN_T_REQUIRES_GRAD);
+    if (!is_result)
+      std::erase_if(casts->kept(),
+                    [&](const auto& cast) { return may_lie_in(cast.second.leaf, written); });
+  };
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (call.op->mutated_args >> i & 1) each_tensor(call.args[i], forget);
 }
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include <tenon/autocast.h>
 #include <tenon/compiled_autograd.h>
+#include <tenon/nn.h>
 
 namespace tenon::programs {
 namespace {
@@ -49,6 +50,45 @@ TENON_PROGRAM(AWeightIsUsedOnBothSidesOfABreak, 8) {
 
 TENON_PROGRAM(AnActivationIsWrittenInBetween, 4) {
   log_steps(run, [](const Tensor& x, const Tensor& w) { return x.matmul(w).relu_().matmul(w); });
+}
+
+// What is written is no part of the weight: a counter, and memory that the body has made.
+TENON_PROGRAM(OtherTensorsAreWrittenInBetween, 4) {
+  Tensor count = zeros({});
+  log_steps(run, [&](const Tensor& x, const Tensor& w) {
+    Tensor y = x.matmul(w).sin();
+    count.add_(1.0);
+    Tensor sums = zeros({4});
+    sums.add_(1.0).select(0, 1).mul_(2.0);
+    return (y + sums.to(y.dtype())).matmul(w);
+  });
+}
+
+TENON_PROGRAM(StatisticsAreWrittenInBetween, 4) {
+  nn::BatchNorm1d norm(4);
+  log_steps(run, [&](const Tensor& x, const Tensor& w) { return norm(x.matmul(w)).matmul(w); });
+}
+
+// Through a view of the captured weight, and through one of an argument.
+TENON_PROGRAM(AViewOfTheWeightIsWrittenInBetween, 8) {
+  Tensor w = thirds({4, 4}, 1).requires_grad_();
+  auto f = run.compile(
+      [&](const Tensor& x, const Tensor& v) {
+        AutocastGuard autocast;
+        Tensor y = x.matmul(w).sin().matmul(v);
+        {
+          NoGradGuard off;
+          w.select(0, 1).mul_(0.5);
+          v.view({-1}).add_(0.125);
+        }
+        return y.detach().matmul(w) + y.detach().sin().matmul(v);
+      },
+      where_sums_are_rounded(run));
+  Tensor v = thirds({4, 4}, 2).requires_grad_();
+  for (int i = 0; i < 4; ++i) {
+    run.log(f(thirds({2, 4}, i), v).to(Dtype::f32));
+    run.log(w, v);
+  }
 }
 
 // The guard is around the call, and the cast goes with the body.
