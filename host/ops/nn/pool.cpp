@@ -3,6 +3,7 @@
 #include "ops/op.h"
 #include "ops/vjp_rules.h"
 
+#include <tenon/ops/copy.h>
 #include <tenon/ops/nn.h>
 #include <tenon/ops/view.h>
 
@@ -56,10 +57,13 @@ std::vector<int64_t> behind(int64_t height, IntList width) {
   return {height, width[0]};
 }
 
+// Packed: a transposed row would count as channels-last, and so would the result.
+Tensor as_one_row(const Tensor& self) { return unsqueeze(contiguous(self), -2); }
+
 std::tuple<Tensor, Tensor> max_pool1d_decomp(const Tensor& self, IntList kernel, IntList stride,
                                              IntList padding, IntList dilation, bool ceil_mode) {
   auto [out, indices] =
-      max_pool2d_with_indices(unsqueeze(self, -2), behind(1, kernel), behind(1, stride),
+      max_pool2d_with_indices(as_one_row(self), behind(1, kernel), behind(1, stride),
                               behind(0, padding), behind(1, dilation), ceil_mode);
   return {squeeze(out, -2), squeeze(indices, -2)};
 }
@@ -149,7 +153,7 @@ static constexpr OpDef nn_pool_rows[] = {
      .decomp =
          [](const Tensor& self, IntList kernel, IntList stride, IntList padding, bool ceil_mode,
             bool with_padding) {
-           return squeeze(avg_pool2d(unsqueeze(self, -2), behind(1, kernel), behind(1, stride),
+           return squeeze(avg_pool2d(as_one_row(self), behind(1, kernel), behind(1, stride),
                                      behind(0, padding), ceil_mode, with_padding),
                           -2);
          }},

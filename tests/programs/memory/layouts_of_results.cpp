@@ -252,5 +252,19 @@ TENON_PROGRAM(AttentionOverQueriesInOtherOrders, 8) {
     }
 }
 
+// With gradients they run as parts of two dimensions.
+TENON_PROGRAM(PoolsOfTransposedRows, 12) {
+  for (bool needs : {false, true}) {
+    auto f = run.compile([](const Tensor& x) {
+      Tensor rows = x.transpose(1, 2);
+      std::vector<Tensor> results{avg_pool1d(rows, {2}), max_pool1d(rows, {2})};
+      results.push_back(results[0].is_contiguous() ? results[1] * 2.0 : results[1]);
+      return results;
+    });
+    for (int i = 0; i < 2; ++i)
+      for (const Tensor& t : f(halves({2, 4, 3}, i).requires_grad_(needs))) run.log(layout(t), t);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs
