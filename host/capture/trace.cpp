@@ -375,10 +375,10 @@ Recording Trace::run(const detail::Body& body) {
 }
 
 void Trace::failed() {
-  if (is_on_tape() && is_refusal_in_flight()) return;
   gradients_.give_back();
   inputs_.shown.give_back();
   std::vector<Tensor> kept = escaped_of(recorder_.live_fakes(), {});
+  if (is_on_tape() && is_refusal_in_flight()) return give_up(inputs_, *body_, kept);
   std::exception_ptr failure;
   try {
     if (mutates_ || gradients_.has_any() || !kept.empty() || !log_calls_.calls.empty()) flush();

@@ -129,6 +129,27 @@ TENON_PROGRAM(AnAverageBesideATrainingStep, 12) {
   }
 }
 
+// A step that must be one graph stores what it has made: it is refused, and its average is as before.
+TENON_PROGRAM(ARefusedStepLeavesItsAverage, 8) {
+  Tensor mean = zeros({2}), w = row({1, 2}).requires_grad_();
+  auto step = [&](const Tensor& x) {
+    mean = mean * 0.5 + x.detach();
+    Tensor loss = (x * w * mean).sum();
+    loss.backward();
+    return loss.detach();
+  };
+  auto f = run.compile(step, {.fullgraph = true});
+  for (int i = 0; i < 4; ++i) {
+    Tensor x = row({float(i), 1});
+    try {
+      run.log(f(x));
+    } catch (const Error&) {
+      run.log(step(x));
+    }
+    run.log(mean, w.grad());
+  }
+}
+
 // What the body holds was there before the operation that fails, and is written behind it.
 TENON_PROGRAM(ATensorThatIsWrittenBehindTheError, 8) {
   std::vector<Tensor> kept;
