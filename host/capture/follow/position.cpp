@@ -73,12 +73,15 @@ bool Position::fits_step(const CallArgs& call) {
   return false;
 }
 
+// Most plain values are.
+static bool same_bytes(const Value& a, const Value& b) {
+  return std::memcmp(&a, &b, sizeof(Value)) == 0;
+}
+
 bool Position::fits_arguments(const Path::Step& step, const CallArgs& call) {
   const Value* expected = frame_->args.data() + step.first_arg;
   for (uint32_t i = 0; i < call.n_args; ++i)
-    if (std::memcmp(&expected[i], &call.args[i], sizeof(Value)) != 0 &&
-        !fits(expected[i], call.args[i]))
-      return false;
+    if (!same_bytes(expected[i], call.args[i]) && !fits(expected[i], call.args[i])) return false;
   return true;
 }
 
@@ -284,7 +287,7 @@ std::string Position::difference(const CallArgs& call) {
   std::string where = message("operation {}, {}", next_, call.op->name);
   for (uint32_t i = 0; i < call.n_args; ++i) {
     const Value &expected = frame_->args[step.first_arg + i], &given = call.args[i];
-    if (fits(expected, given)) continue;
+    if (same_bytes(expected, given) || fits(expected, given)) continue;
     std::string name = call.op->schema.args[i].name;
     if (expected.is_number() && given.is_number() && !expected.sub && !given.is_symbolic())
       return message("{}: {} is {}, recorded was {}", where, name, given.number(),

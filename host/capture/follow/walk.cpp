@@ -175,7 +175,7 @@ struct BroughtOnce {
 
 }  // namespace
 
-// What is no view says so itself.
+// What is no view, and stands for nothing, says so itself.
 static bool needs_grad(const Tensor& made) {
   const TensorImpl* impl = impl_of(made);
   if (impl->flags & TN_T_REQUIRES_GRAD) return true;
