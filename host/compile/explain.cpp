@@ -4,6 +4,7 @@
 #include "capture/outside.h"
 #include "compile/site_settings.h"
 #include "compile/told.h"
+#include "core/dispatch.h"
 #include "core/error.h"
 #include "graph/text/print.h"
 #include "ops/op_table.h"
@@ -90,6 +91,9 @@ struct ExplainScope::State {
 static thread_local ExplainScope::State* explaining = nullptr;
 
 ExplainScope::ExplainScope() : state_(std::make_unique<State>()) {
+  require(!thread_modes.tracer, ErrorCode::unsupported,
+          "explain: called inside of a compiled callable, which would record the call as a part of "
+          "itself; explain the function around the compiled call");
   state_->outer = std::exchange(explaining, state_.get());
 }
 ExplainScope::~ExplainScope() { explaining = state_->outer; }

@@ -85,6 +85,9 @@ namespace compiler {
 void set_stance(Stance stance, StanceOptions options) {
   require(!thread_modes.tracer, ErrorCode::unsupported,
           "set_stance: called inside of a compiled callable; call it around the compiled call");
+  require(stance <= Stance::aot_eager_then_compile,
+          "set_stance: there is no stance {}, expected one of the enumeration compiler::Stance",
+          static_cast<int>(stance));
   require(options.force_backend.empty() || stance == Stance::standard,
           "set_stance: force_backend = '{}' is for Stance::standard, and another stance was given; "
           "leave one of them out",

@@ -417,7 +417,7 @@ struct IsCompiled<CompiledFunction<F>> : std::true_type {};
 /// Calls `fn` once with these arguments, recording it for backend `eager`, and tells what was found.
 /// The call does what calls of `fn` do, besides computing. Nothing of it is kept, and what other
 /// compiled callables have learnt stays as it is; a compiled `fn` stands for its original. Throws what
-/// `fn` throws.
+/// `fn` throws, and UserError inside of a compiled body.
 template <class F, class... A>
 requires(sizeof...(A) > 0 || !detail::IsCompiled<std::remove_cvref_t<F>>::value) Explanation
     explain(F&& fn, A&&... args) {

@@ -380,6 +380,16 @@ TEST(Explain, ACompiledCallableStandsForItsOriginal) {
   EXPECT_THAT(f.explain(), HasSubstr("0 versions"));
 }
 
+TEST(Explain, IsRefusedInABody) {
+  auto f = compile(
+      [](const Tensor& x) {
+        static_cast<void>(explain(twice, x));
+        return x;
+      },
+      {.backend = "eager"});
+  EXPECT_THAT(message_of([&] { f(ones({2})); }), HasSubstr("inside of a compiled callable"));
+}
+
 TEST(Explain, WhatTheBodyLeavesAloneIsNotItsOwn) {
   auto inner = compile([](const Tensor& x) { return x + 1.0; }, {.backend = "eager"});
   auto aside = disable([&](const Tensor& x) { return inner(x); });

@@ -156,6 +156,8 @@ TEST(StanceErrors, NameWhatIsWrong) {
   EXPECT_THAT(
       message_of([] { compiler::set_stance(Stance::force_eager, {.force_backend = "eager"}); }),
       HasSubstr("leave one of them out"));
+  EXPECT_THAT(message_of([] { compiler::set_stance(static_cast<Stance>(77)); }),
+              HasSubstr("there is no stance 77"));
   EXPECT_THAT(
       message_of([] { compiler::set_stance(Stance::standard, {.force_backend = "ieager"}); }),
       HasSubstr("eager"));
