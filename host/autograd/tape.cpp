@@ -17,6 +17,7 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/grad_mode.h"
+#include "core/sym/sym_int.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/stand_in.h"
 #include "graph/control_flow.h"
@@ -79,9 +80,38 @@ void mark_views(const CallArgs& call, bool recorded) {
   });
 }
 
+// Ops that are run as their parts may give views of which the schema says nothing: pixel_shuffle by 1.
+bool is_run_as_parts(const OpDef& def) {
+  return def.decomp && !def.view && !def.formula && !def.provider && !def.eager.fills &&
+         !def.eager.returns && def.vjp.kind != Vjp::Kind::none;
+}
+
+template <class F>
+void each_tensor_argument(const CallArgs& call, F&& f) {
+  for (uint32_t i = 0; i < call.n_args; ++i) each_tensor(call.args[i], f);
+}
+
+void mark_views_in_parts(const CallArgs& call) {
+  each_result(call, [&](const Tensor& view, uint32_t) {
+    if (!view.defined()) return;
+    bool is_argument = false;
+    each_tensor_argument(
+        call, [&](const Tensor& t) { is_argument = is_argument || t.head() == view.head(); });
+    if (is_argument) return;
+    each_tensor_argument(call, [&](const Tensor& of) {
+      if (!of.defined() || !shares_storage(view, of)) return;
+      track_view(view, of);
+      note_view_without_grad(view, of);
+    });
+  });
+}
+
 void run_unrecorded(const CallArgs& call) {
   run_below(call);
-  if (may_give_views(call)) mark_views(call, false);
+  if (may_give_views(call))
+    mark_views(call, false);
+  else if (is_run_as_parts(*call.op->def))
+    mark_views_in_parts(call);
 }
 
 void check_writes(const CallArgs& call) {
@@ -108,16 +138,34 @@ void ask_captured(const Tensor& written) {
     impl_of(real)->storage_ref->stale_views = true;
 }
 
-// `results`: bit i is set where result i has a gradient.
+/// How what a call writes and gives lies in memory.
+struct Layout {
+  Dims sizes, strides;
+  SymInt offset = 0;
+};
+
+Layout layout_of_written(const CallArgs& call) {
+  if (!call.op->mutated_args || call.op->returned_arg < 0) return {};
+  const Tensor& t = *call.args[call.op->returned_arg].as<Tensor>();
+  return {dims_of(t.sizes()), dims_of(t.strides()), sym_offset_of(t)};
+}
+
+bool is_same(const Layout& a, const Layout& b) {
+  return same_sizes(list_of(a.sizes), list_of(b.sizes)) &&
+         same_sizes(list_of(a.strides), list_of(b.strides)) && guard_or_false(a.offset == b.offset);
+}
+
+// `results`: bit i is set where result i has a gradient. `is_laid_out_anew`: the call has written no
+// element, as t_.
 void attach(const CallArgs& call, const std::shared_ptr<Node>& node,
-            uint64_t results = ~uint64_t{0}) {
+            uint64_t results = ~uint64_t{0}, bool is_laid_out_anew = false) {
   int written = call.op->mutated_args ? call.op->returned_arg : -1;
   bool is_list = call.op->schema.returns_list();
   each_result(call, [&](const Tensor& t, uint32_t input) {
     if (!t.defined() || !is_differentiable(t.dtype())) return;
     if (!is_list && !(results >> input & 1)) return;
     if (written >= 0 && input == 0) {
-      rebase_history(t, node);
+      is_laid_out_anew ? relay_history(t, node) : rebase_history(t, node);
       ask_captured(t);
     } else
       set_history(t, node, input);
@@ -163,11 +211,13 @@ void record_rules(const CallArgs& call, const VjpPlan& plan) {
   int written = call.op->mutated_args ? call.op->returned_arg : -1;
   node->save_arguments(call, written);
   bool is_compared = thread_modes.follower;
+  const Layout before = layout_of_written(call);
   run_below(call);
+  const bool is_laid_out_anew = !is_same(before, layout_of_written(call));
   if (may_give_views(call)) mark_views(call, true);
   node->save_results(call);
   if (is_compared && !thread_modes.follower) take_symbols(*node, call);
-  attach(call, node, plan.results);
+  attach(call, node, plan.results, is_laid_out_anew);
 }
 
 void record_refusal(const CallArgs& call) {
@@ -226,13 +276,25 @@ void run_parts(const CallArgs& call) {
   call.results[0] = Value::own(*call.args[call.op->returned_arg].as<Tensor>());
 }
 
+// Of what writes over a tensor that has a gradient: that of what was there before is zero.
+void record_no_gradient(const CallArgs& call) {
+  const bool ends = ends_gradient(*call.op) && call.args[0].as<Tensor>()->requires_grad();
+  if (!ends) return run_unrecorded(call);
+  static constexpr VjpRule rule{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }};
+  static const VjpPlan plan{.kind = VjpPlan::Kind::rules,
+                            .rules = {{{0}, {{VjpUse::Kind::grad}}, rule.fn.call}},
+                            .differentiable = 1,
+                            .results = 1};
+  record_rules(call, plan);
+}
+
 void record_by_plan(const CallArgs& call) {
   if (is_control_flow(*call.op)) return record_control_flow(call);
   if (is_complex_form(call)) return run_parts(call);
   const VjpPlan& plan = vjp_plan(call);
   switch (plan.kind) {
     case VjpPlan::Kind::none:
-      return run_unrecorded(call);
+      return record_no_gradient(call);
     case VjpPlan::Kind::parts:
       return run_parts(call);
     case VjpPlan::Kind::missing:

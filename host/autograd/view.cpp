@@ -15,9 +15,12 @@
 #include "autograd/grad_state.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/sym/sym_int.h"
 #include "core/tensor/owner_thread.h"
 #include "core/tensor/stand_in.h"
+#include "ops/vjp_rules.h"
 
+#include <tenon/ops/create.h>
 #include <tenon/ops/view.h>
 
 #include <bit>
@@ -26,6 +29,33 @@
 namespace tenon::autograd {
 
 namespace {
+
+// Whether several elements may lie in one place: none do if each stride is larger than what the smaller
+// ones reach. Of symbolic sizes, unless that is known.
+bool may_share_places(SymIntList sizes, SymIntList strides) {
+  Dims left_sizes, left_strides;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (guard_or_false(sizes[d] == 1)) continue;
+    left_sizes.push_back(sizes[d]);
+    left_strides.push_back(strides[d]);
+  }
+  for (SymInt reached = 0; !left_sizes.empty();) {
+    size_t smallest = left_sizes.size() - 1;
+    for (size_t d = smallest; d-- > 0;)
+      if (guard_or_false(left_strides[d] < left_strides[smallest])) smallest = d;
+    if (!guard_or_false(left_strides[smallest] > reached)) return true;
+    reached = reached + (left_sizes[smallest] - 1) * left_strides[smallest];
+    left_sizes.erase(smallest);
+    left_strides.erase(smallest);
+  }
+  return false;
+}
+
+SymInt cells_of(SymIntList sizes, SymIntList strides) {
+  SymInt last = 0;
+  for (size_t d = 0; d < sizes.size(); ++d) last = last + sym_max(sizes[d] - 1, 0) * strides[d];
+  return last + 1;
+}
 
 /// Where a view lies in the memory of its base.
 struct ViewPlace {
@@ -36,6 +66,8 @@ struct ViewPlace {
   /// Where the dtypes differ, strides and offset count the real numbers of the two: a view of parts
   /// lies in the pairs of its base, and one that is complex is laid out as pairs itself.
   enum class Numbers : uint8_t { same, parts, pairs } numbers = Numbers::same;
+  /// As of what `expand` gives: several elements of the view are one number of the base.
+  bool shares_places;
 
   ViewPlace(const Tensor& base, const Tensor& view)
       : base_sizes(dims_of(base.sizes())),
@@ -44,7 +76,8 @@ struct ViewPlace {
         strides(dims_of(view.strides())),
         offset(sym_offset_of(view) - sym_offset_of(base)),
         base_is_contiguous(base.is_contiguous()),
-        base_dtype(base.dtype()) {
+        base_dtype(base.dtype()),
+        shares_places(!view.is_contiguous() && may_share_places(view.sizes(), view.strides())) {
     if (view.dtype() == base.dtype()) return;
     numbers = is_complex(base.dtype()) ? Numbers::parts : Numbers::pairs;
     if (numbers == Numbers::parts) {
@@ -79,9 +112,14 @@ struct ViewPlace {
     Tensor out = real.as_strided_scatter(content, list_of(sizes), list_of(strides), offset);
     return numbers == Numbers::parts ? view_as_complex(out.contiguous()) : out;
   }
+  // The gradient of a base of which nothing but the view is used.
+  Tensor of_base(const Tensor& grad) const {
+    return shares_places ? sum(grad) : put(zeros(grad), grad);
+  }
   void collect(Collector& collector) const {
     size_t count = 1;
-    collector.key(static_cast<uint64_t>(numbers) << 8 | static_cast<uint64_t>(base_dtype));
+    collector.key(uint64_t{shares_places} << 16 | static_cast<uint64_t>(numbers) << 8 |
+                  static_cast<uint64_t>(base_dtype));
     for (const Dims* dims : {&base_sizes, &base_strides, &sizes, &strides}) {
       collector.key(dims->size() << 1 | uint64_t{base_is_contiguous});
       count += dims->size();
@@ -103,8 +141,21 @@ struct ViewPlace {
     out.offset = std::bit_cast<SymInt>(*word);
     return out;
   }
+
+ private:
   Tensor zeros(const Tensor& like) const {
     return laid_out(like.new_zeros(list_of(base_sizes), base_dtype));
+  }
+  // What several elements of the view get for one number of the base is added up by its place.
+  Tensor sum(const Tensor& part) const {
+    SymInt cells = cells_of(list_of(base_sizes), list_of(base_strides));
+    if (numbers == Numbers::parts) cells = cells * 2;
+    Tensor content = numbers == Numbers::pairs ? view_as_real(part) : part;
+    Tensor places = arange(Number(cells), Dtype::i64, std::nullopt, part.device());
+    Tensor memory = ops::added_by_cell(
+        content, places.as_strided(list_of(sizes), list_of(strides), offset), cells);
+    if (numbers == Numbers::parts) memory = view_as_complex(memory.view({-1, 2}));
+    return memory.as_strided(list_of(base_sizes), list_of(base_strides), 0);
   }
 };
 
@@ -120,7 +171,7 @@ class ViewOfBase final : public Node {
     if (!grads[0].defined()) return {Tensor()};
     std::optional<ViewPlace> recorded = place_.recorded();
     const ViewPlace& place = recorded ? *recorded : place_;
-    return {place.put(place.zeros(grads[0]), grads[0])};
+    return {place.of_base(grads[0])};
   }
   bool collect(Collector& collector) const override {
     place_.collect(collector);
@@ -214,6 +265,11 @@ void rebase_history(const Tensor& t, std::shared_ptr<Node> node, size_t self) {
   if (!base.requires_grad()) impl_of(base)->storage_ref->stale_views = true;
   set_history(base, std::make_shared<CopySlices>(base, t, std::move(node), self), 0);
   impl_of(t)->base_version = *impl_of(t)->version - 1;
+}
+
+void relay_history(const Tensor& t, std::shared_ptr<Node> node) {
+  set_history(t, std::move(node), 0);
+  impl_of(t)->base_version = *impl_of(t)->version;
 }
 
 namespace {

@@ -12,6 +12,9 @@ void refresh_view(const Tensor& t);
 /// is now, its edge `self` goes to what `t` was. Of a view, the base gets the history.
 void rebase_history(const Tensor& t, std::shared_ptr<Node> node, size_t self = 0);
 
+/// `t` was laid out anew by an op that `node` stands for, as by t_: what it views is as it was.
+void relay_history(const Tensor& t, std::shared_ptr<Node> node);
+
 /// Throws UserError when `t` must not be written by a recorded op: a leaf that needs a gradient, or
 /// a view of one, or a view made while gradients were off.
 void check_write(const Tensor& t, std::string_view op);

@@ -3,6 +3,7 @@
 
 #include "core/scalar/scalar_derive.h"
 #include "ops/custom_op.h"
+#include "ops/forms/history.h"
 #include "ops/pointwise.h"
 
 #include <map>
@@ -176,13 +177,6 @@ std::vector<uint8_t> formula_arguments(const OpEntry& op, const CallArgs& call) 
     if (op.schema.args[i].type.base <= BaseType::boolean && !call.args[i].is_none())
       args.push_back(static_cast<uint8_t>(i));
   return args;
-}
-
-bool gives_masks_only(const OpEntry& op, int entry) {
-  const ScalarProgram& program = pointwise_program(op, entry);
-  for (uint32_t output : program.outputs)
-    if (program.dtype_of(output) == compute_type) return false;
-  return true;
 }
 
 // ---- choice

@@ -158,6 +158,13 @@ Tensor product_of_others(const Tensor& self, int64_t dim) {
   return before.mul(after);
 }
 
+Tensor added_by_cell(const Tensor& grad, const Tensor& cells_of_grad, SymInt cells) {
+  Tensor at = cells_of_grad.reshape({-1}), values = grad.reshape({-1});
+  if (!is_complex(grad.dtype())) return grad.new_zeros({cells}).index_add(0, at, values);
+  Tensor pairs = view_as_real(values);  // index_add computes on real numbers
+  return view_as_complex(pairs.new_zeros({cells, 2}).index_add(0, at, pairs));
+}
+
 Tensor reverse_cumsum(const Tensor& t, int64_t dim) {
   if (t.dim() == 0) return t;
   return t.flip({dim}).cumsum(dim).flip({dim});

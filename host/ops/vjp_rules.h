@@ -32,6 +32,10 @@ Tensor scaled(const Tensor& t, Number factor);
 Tensor scattered(const Tensor& grad, SymIntList sizes, int64_t dim, const Tensor& indices,
                  bool keepdim);
 
+/// A row of `cells` zeros with the elements of `grad` added, each at the cell that `cells_of_grad` (i64,
+/// of the same shape) has for it: of views that show an element more than once.
+Tensor added_by_cell(const Tensor& grad, const Tensor& cells_of_grad, SymInt cells);
+
 /// `grad` shared out among the elements of `self` that are equal to `result` (or NaN like it).
 /// Both have been unreduced; the sharing is over `dims`.
 Tensor shared_out(const Tensor& grad, const Tensor& self, const Tensor& result, OptIntList dims,

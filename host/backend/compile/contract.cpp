@@ -101,7 +101,7 @@ class Histories {
       lead(node.first_result + r);
     }
     all.clear();
-    std::ranges::for_each(node.args, add);
+    static_cast<void>(results_need_gradient(op, node.args, add));
     for (size_t i = 0; i < node.args.size(); ++i)
       if (op.mutated_args >> i & 1) for_each_value(node.args[i], lead);
   }

@@ -1,5 +1,8 @@
-// Which results of ops have a gradient.
+// What ops do to the history of tensors, beyond what a row says at once.
 #include "ops/forms/history.h"
+
+#include "core/tensor/stand_in.h"
+#include "ops/pointwise.h"
 
 #include <algorithm>
 #include <ranges>
@@ -7,13 +10,36 @@
 
 namespace tenon {
 
+// The memory stays where it is. A view is one no more that follows its base, as what detach() gives.
+void forget_history(const Tensor& self) {
+  impl_of(self)->grad.reset();
+  impl_of(self)->base = {};
+  mark_requires_grad(self, false);
+  if (const Tensor* object = stands_for(self)) forget_history(*object);
+}
+
+bool gives_masks_only(const OpEntry& op, int entry) {
+  const ScalarProgram& program = pointwise_program(op, entry);
+  for (uint32_t output : program.outputs)
+    if (program.dtype_of(output) == compute_type) return false;
+  return true;
+}
+
+bool ends_gradient(const OpEntry& op) {
+  if (op.returned_arg != 0 || forgets_history(op)) return false;
+  if (op.def->vjp.kind != Vjp::Kind::automatic) return op.def->vjp.kind == Vjp::Kind::none;
+  const OpEntry& row = op.functional ? *op.functional : op;
+  for (int entry = 0; entry < op.def->formula.n_entries; ++entry)
+    if (!gives_masks_only(row, entry)) return false;
+  return bool(op.def->formula);
+}
+
 namespace {
 
 // Of a rule: "grad" or "grad0" is that of result 0, "grad1?" that of result 1, "grads" are all.
 bool is_gradient_of(std::string_view use, uint32_t result) {
   if (use.ends_with('?')) use.remove_suffix(1);
-  return use == "grads" || (use == "grad" && result == 0) ||
-         use == "grad" + std::to_string(result);
+  return use == "grads" || (use == "grad" && result == 0) || use == "grad" + std::to_string(result);
 }
 
 bool uses_gradient_of(std::string_view uses, uint32_t result) {

@@ -16,6 +16,12 @@ inline bool forgets_history(const OpEntry& op) { return op.id == OpId::aten_deta
 /// What it does to its argument, and to what that stands for.
 void forget_history(const Tensor& self);
 
+/// Whether this formula of the row tells true from false only.
+bool gives_masks_only(const OpEntry& op, int entry);
+/// Whether the op writes what has no gradient over its first argument, as gt_: the gradient of what was
+/// there ends.
+bool ends_gradient(const OpEntry& op);
+
 /// Whether an op of the host takes no more of its other arguments than sizes and types: what it gives is
 /// `self`, or a view of it.
 inline bool gives_only_self(const OpEntry& op) {
@@ -27,9 +33,11 @@ inline bool gives_only_self(const OpEntry& op) {
 }
 
 /// Whether what an op gives needs a gradient; `needs` says it of an argument. One that the op only
-/// compares with another, or whose sizes or type alone it takes, does not count.
+/// compares with another, or whose sizes or type alone it takes, does not count. What ends a gradient
+/// leaves a tensor that needs one as it is: a zero goes to what was there.
 template <class F>
 bool results_need_gradient(const OpEntry& op, std::span<const Value> args, const F& needs) {
+  if (ends_gradient(op)) return needs(args[0]);
   if (op.def->vjp.kind == Vjp::Kind::none) return false;
   if (gives_only_self(op)) return needs(args[0]);
   int compared = op.def->tags & OpTags::compares_target ? op.schema.find_arg("target") : -1;

@@ -199,9 +199,17 @@ IntList plain(const Dims& dims) {
   return {reinterpret_cast<const int64_t*>(dims.data()), dims.size()};
 }
 
+void check_values(const char* op, const Tensor& self, const Tensor& values) {
+  require(values.dtype() == self.dtype(), "{}: values must have dtype {}, found {}", op,
+          self.dtype(), values.dtype());
+}
+
+// Without a meta function before it where it writes in place.
 void put_elements(const char* op, const Tensor& target, TensorList indices, const Tensor& given,
                   bool accumulate) {
+  check_values(op, target, given);
   IndexPlan plan = plan_index(op, target, indices);
+  check_index_dtypes(op, plan);
   Tensor values = may_overlap(target, given) ? contiguous_of(clone(given)) : given;
   Dims strides = value_strides(op, plan, values);
   if (product(list_of(plan.sizes)) == 0) return;
@@ -224,8 +232,7 @@ void put_elements(const char* op, const Tensor& target, TensorList indices, cons
 }
 
 void check_put(const char* op, const Tensor& self, TensorList indices, const Tensor& values) {
-  require(values.dtype() == self.dtype(), "{}: values must have dtype {}, found {}", op,
-          self.dtype(), values.dtype());
+  check_values(op, self, values);
   // How many elements a mask chooses is seen by the run only, and is not asked for here.
   if (std::any_of(indices.begin(), indices.end(), is_mask)) return check_masks(op, self, indices);
   IndexPlan plan = plan_index(op, self, indices);

@@ -177,15 +177,13 @@ Tensor as_strided_vjp(const Tensor& g, const Tensor& self, SymIntList size, SymI
   SymInt cells =
       sym_max(first + span(size, stride), sym_offset_of(self) + span(self.sizes(), self.strides()));
   Tensor places = arange(Number(cells), Dtype::i64, std::nullopt, g.device());
-  auto places_of = [&](SymIntList sizes, SymIntList strides, SymInt from) {
-    return places.as_strided(sizes, strides, from).reshape({-1});
+  auto cells_of = [&](SymIntList sizes, SymIntList strides, SymInt from) {
+    return places.as_strided(sizes, strides, from);
   };
-  Tensor storage =
-      g.new_zeros({cells}).index_add(0, places_of(size, stride, first), g.reshape({-1}));
+  Tensor storage = added_by_cell(g, cells_of(size, stride, first), cells);
   if (!self.sizes().is_symbolic() && has_internal_overlap(self)) {
-    Tensor own = places_of(self.sizes(), self.strides(), sym_offset_of(self));
-    Tensor count = g.new_zeros({cells}).index_add(0, own, g.new_ones({own.numel()}));
-    storage = storage.div(count);
+    Tensor own = cells_of(self.sizes(), self.strides(), sym_offset_of(self));
+    storage = storage.div(added_by_cell(g.new_ones(self.sizes()), own, cells));
   }
   return storage.as_strided(self.sizes(), self.strides(), sym_offset_of(self));
 }

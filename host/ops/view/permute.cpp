@@ -140,10 +140,11 @@ Tensor rolled(const Tensor& self, SymIntList shifts, IntList dims) {
     Tensor flat = roll(reshape(self, {-1}), shifts, {0});
     return view(flat, self.sizes());
   }
-  if (is_one(self.numel()) || guard_or_false(self.numel() == 0)) return clone(self);
+  if (is_one(self.numel()) || guard_or_false(self.numel() == 0))
+    return clone(self, MemoryFormat::contiguous);
   Tensor out = self;
   for (size_t i = 0; i < dims.size(); ++i) out = rolled_once(out, shifts[i], dims[i]);
-  return out;
+  return contiguous(out);  // cat keeps channels_last
 }
 
 void roll_kernel(Tensor& out, const Tensor& self, IntList shifts, IntList dims) {

@@ -10,17 +10,6 @@
 #include <tenon/ops/copy.h>
 #include <tenon/ops/view.h>
 
-namespace tenon {
-
-// The memory stays where it is.
-void forget_history(const Tensor& self) {
-  impl_of(self)->grad.reset();
-  mark_requires_grad(self, false);
-  if (const Tensor* object = stands_for(self)) forget_history(*object);
-}
-
-}  // namespace tenon
-
 namespace tenon::ops {
 
 namespace {

@@ -156,5 +156,24 @@ TENON_PROGRAM(TruthsAreCounted, 6) {
     }
 }
 
+// ---- what a result looks like, and what values fit
+
+TENON_PROGRAM(ARolledTensorIsContiguous, 4) {
+  auto f = run.compile([](const Tensor& x) { return x.roll({1}, {0}); });
+  for (bool needs_gradient : {false, true, false}) {
+    Tensor x = halves({2, 2, 3, 4}).contiguous(MemoryFormat::channels_last);
+    Tensor y = f(x.requires_grad_(needs_gradient));
+    run.log(y, y.is_contiguous(), y.is_contiguous(MemoryFormat::channels_last));
+  }
+}
+
+TENON_PROGRAM(ValuesOfAnotherTypeAreNotPut, 8) {
+  auto f = run.compile([](const Tensor& x, const Tensor& values) {
+    return x.clone().index_put_({arange(2)}, values);
+  });
+  for (Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::f16, Dtype::f32})
+    run.log_error([&] { run.log(f(halves({2, 3}), full({2, 3}, 3.0, dtype))); });
+}
+
 }  // namespace
 }  // namespace tenon::programs

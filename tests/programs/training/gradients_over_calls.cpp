@@ -192,7 +192,7 @@ TENON_PROGRAM(ACopyOfAnArgumentThatIsWrittenBeforeTheBackward, 2) {
   }
 }
 
-// The tape takes no notice of it, as in PyTorch: the gradient is that of what stood there before.
+// What stood there before gets a zero, as in PyTorch.
 TENON_PROGRAM(AComparisonInPlaceHasNoGradient, 2) {
   Tensor w = arange(4, Dtype::f32).reshape({2, 2}).requires_grad_();
   auto f = run.compile([&](const Tensor& x) {
@@ -207,6 +207,65 @@ TENON_PROGRAM(AComparisonInPlaceHasNoGradient, 2) {
     auto [y, z] = f(row({1, float(i)}));
     (y.sum() * 2.0 + z.sum()).backward();
     run.log(y, z, w.grad());
+  }
+}
+
+// The form that gives its result has the same gradients.
+TENON_PROGRAM(AResultOfAComparisonIsUsed, 8) {
+  Tensor w = row({0.25, 0.5, 1, 2}).requires_grad_();
+  using Write = std::function<void(const Tensor&, const Tensor&)>;
+  const Write writes[] = {
+      [](const Tensor& v, const Tensor&) { v.gt_(1.5); },
+      [](const Tensor& v, const Tensor& x) { v.le_(x); },
+      [](const Tensor& v, const Tensor& x) { v.logical_and_(x); },
+      [](const Tensor& v, const Tensor&) { v.floor_divide_(2); },
+      [](const Tensor& v, const Tensor& x) { v.slice(0, 1, 3).ne_(x.slice(0, 0, 2)); },
+  };
+  for (const Write& write : writes) {
+    auto f = run.compile([&](const Tensor& x) {
+      Tensor v = x * 3, same = v.detach().clone();
+      write(v, x);
+      write(same, x.detach());
+      return std::pair((v * x).sum(), (same * x).sum());
+    });
+    for (int i = 0; i < 2; ++i) {
+      auto [in_place, apart] = f(w);
+      for (const Tensor& loss : {in_place, apart}) {
+        w.set_grad({});
+        loss.backward({}, true);
+        run.log(loss, w.grad());
+      }
+    }
+  }
+}
+
+TENON_PROGRAM(AComparisonWithWhatNeedsAGradient, 4) {
+  Tensor w = row({0.25, 0.5}).requires_grad_();
+  auto f = run.compile([](const Tensor& x) {
+    Tensor m = zeros({2}), rows = stack({x, x}) * 1;
+    m.lt_(x);
+    rows[1].eq_(rows[0]);
+    return std::pair(m, rows);
+  });
+  for (int i = 0; i < 3; ++i) {
+    auto [m, rows] = f(w);
+    run.log(m, m.requires_grad(), rows);
+    w.set_grad({});
+    rows.sum().backward();
+    run.log(w.grad());
+  }
+}
+
+TENON_PROGRAM(PartsOfAComplexTensorAreResults, 4) {
+  Tensor w = ones({1, 2, 2}).requires_grad_(), c = complex(w, w * 2);
+  auto f = run.compile([&](const Tensor& x) {
+    return std::pair(c.unsafe_chunk(2, 1)[0], x.as_strided({2, 3}, {1, 1}));
+  });
+  for (int i = 0; i < 3; ++i) {
+    w.set_grad({});
+    auto [part, seen] = f(view_as_complex(stack({w, w}, -1)).view({4}));
+    (view_as_real(part).sum() * 2 + view_as_real(seen).sum()).backward({}, true);
+    run.log(w.grad());
   }
 }
 

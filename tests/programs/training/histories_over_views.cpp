@@ -190,5 +190,128 @@ TENON_PROGRAM(AKeptTensorGetsAHistoryLater, 6) {
   }
 }
 
+// ---- views that show an element more than once, or are laid out anew
+
+TENON_PROGRAM(AViewShowsElementsMoreThanOnce, 24) {
+  Tensor w = arange(4, Dtype::f32).add(1).requires_grad_();
+  using Body = std::function<Tensor(const Tensor&)>;
+  const Body bodies[] = {
+      [](const Tensor& x) {
+        Tensor u = x.unsqueeze(0).expand({2, 4});
+        x.mul_(2);
+        return u * u;
+      },
+      [](const Tensor& x) {
+        Tensor u = x.unsqueeze(0).expand({2, 4});
+        u.select(0, 0).slice(0, 1, 2).mul_(2);
+        return u * u;
+      },
+      [](const Tensor& x) {
+        Tensor u = x.unfold(0, 3, 1);
+        x.add_(1);
+        return u * u;
+      },
+      [](const Tensor& x) {
+        Tensor u = x.view({2, 2}).t().as_strided({2, 3}, {1, 1});
+        x.mul_(3);
+        return u * u;
+      },
+      [](const Tensor& x) {
+        Tensor b = zeros({4}), u = broadcast_to(b, {3, 4});
+        b.add_(x);
+        return u * u;
+      },
+      [](const Tensor& x) {
+        Tensor b = zeros({4}, Dtype::c64), u = b.unsqueeze(0).expand({2, 4});
+        b.add_(complex(x, x));
+        return view_as_real(u) * 2;
+      },
+  };
+  for (const Body& body : bodies) {
+    auto f = run.compile([&](const Tensor& x) { return body(x * 1); });
+    for (int i = 0; i < 3; ++i) {
+      Tensor y = f(w);
+      log_gradient(run, (y * arange(Number(y.numel())).view(y.sizes())).sum(), w);
+    }
+  }
+}
+
+TENON_PROGRAM(AViewIsLaidOutAnew, 24) {
+  Tensor w = arange(6, Dtype::f32).add(1).view({2, 3}).detach().requires_grad_();
+  using Change = std::function<void(const Tensor&)>;
+  const Change changes[] = {
+      [](const Tensor& v) { v.t_(); },
+      [](const Tensor& v) { v.transpose_(0, 1).mul_(2); },
+      [](const Tensor& v) { v.swapaxes_(0, 1).select(0, 0).mul_(2); },
+      [](const Tensor& v) {
+        v.as_strided_({2, 2}, {1, 2}, 1);
+      },
+      [](const Tensor& v) { v.unsqueeze_(0).select(2, 1).mul_(2); },
+  };
+  for (const Change& change : changes) {
+    auto f = run.compile([&](const Tensor& w) {
+      Tensor x = w * 1, v = x.alias();
+      change(v);
+      return std::pair(v * v, x * x);
+    });
+    for (int i = 0; i < 3; ++i) {
+      auto [v, x] = f(w);
+      Tensor factors = arange(Number(v.numel())).view(v.sizes());
+      log_gradient(run, (v * factors).sum() + x.sum(), w);
+    }
+  }
+}
+
+TENON_PROGRAM(AViewForgetsItsBase, 12) {
+  Tensor w = full({2}, 3.0).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor h = x * w, v = h.view({2, 1}), q;
+    v.detach_();
+    h.mul_(2);
+    int facts = facts_of(v);
+    return std::pair((h * v.view({2})).sum(), facts);
+  });
+  auto of_leaf = run.compile([&](const Tensor& x) {
+    Tensor v = w.view({2, 1});
+    v.detach_();
+    {
+      NoGradGuard off;
+      v.add_(x.view({2, 1}));
+    }
+    return std::pair((x * w).sum(), facts_of(v));
+  });
+  for (int i = 0; i < 3; ++i) {
+    auto [loss, facts] = f(halves({2}, i));
+    log_gradient(run, loss, w);
+    auto [other, other_facts] = of_leaf(halves({2}, i));
+    log_gradient(run, other, w);
+    run.log(facts, other_facts);
+  }
+}
+
+// Their schemas say nothing of views.
+TENON_PROGRAM(AnOpThatIsMadeOfViewsMakesOneWithoutGradients, 24) {
+  Tensor w = halves({1, 1, 2, 2}).requires_grad_();
+  using Make = std::function<Tensor(const Tensor&)>;
+  const Make makes[] = {
+      [](const Tensor& x) { return pixel_shuffle(x, 1); },
+      [](const Tensor& x) {
+        return broadcast_tensors({x, x})[1];
+      },
+  };
+  for (const Make& make : makes) {
+    auto f = run.compile([&](const Tensor& x) {
+      Tensor view;
+      {
+        NoGradGuard off;
+        view = make(x);
+      }
+      return view.mul_(2);
+    });
+    for (int i = 0; i < 2; ++i) run.log_error([&] { f(w); });
+    run.log(w);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -1,6 +1,7 @@
 // Backward passes over small programs: values, accumulation, several roots, double backward.
 #include "unit/autograd/autograd_test.h"
 
+#include <functional>
 #include <thread>
 
 namespace tenon {
@@ -212,6 +213,104 @@ TEST(Views, AViewMadeWithoutGradientsMustNotBeWrittenWithThem) {
     v = y.select(0, 0);
   }
   EXPECT_THAT(message_of([&] { v.mul_(2); }), HasSubstr("made while gradients were off"));
+}
+
+// What all its elements get for one of the base is added up.
+TEST(Views, AViewThatShowsAnElementTwiceIsReadFromItsBase) {
+  Tensor x = leaf({1, 2, 3}, {3}), factors = tensor(std::vector<double>{1, 2, 3, 4, 5, 6}, {2, 3});
+  Tensor y = x * 1, repeated = y.unsqueeze(0).expand({2, 3}), windows = y.unfold(0, 2, 1);
+  y.mul_(2);
+  (repeated * factors).sum().backward({}, true);
+  EXPECT_THAT(numbers(x.grad()), ElementsAre(10, 14, 18));
+  x.set_grad({});
+  (windows * factors.slice(1, 0, 2)).sum().backward();
+  EXPECT_THAT(numbers(x.grad()), ElementsAre(2, 12, 10));
+}
+
+TEST(Views, OneOfComplexNumbersThatShowsThemTwice) {
+  Tensor x = leaf({1, 2}, {2}), buffer = zeros({2}, Dtype::c128);
+  Tensor repeated = buffer.unsqueeze(0).expand({3, 2});
+  buffer.add_(complex(x, x));
+  (view_as_real(repeated) * tensor(std::vector<double>{1, 10})).sum().backward();
+  EXPECT_THAT(numbers(x.grad()), ElementsAre(33, 33));
+}
+
+TEST(Views, AViewIsLaidOutAnew) {
+  Tensor x = leaf({1, 2, 3, 4, 5, 6}, {2, 3}), y = x * 1, v = y.alias();
+  v.t_();
+  EXPECT_EQ(autograd::grad_fn(v).name(), "TBackward");
+  (v * tensor(std::vector<double>{1, 2, 3, 4, 5, 6}, {3, 2})).sum().backward({}, true);
+  EXPECT_THAT(numbers(x.grad()), ElementsAre(1, 3, 5, 2, 4, 6));
+  x.set_grad({});
+  v.select(0, 0).mul_(2);
+  (y * tensor(std::vector<double>{1, 2, 3, 4, 5, 6}, {2, 3})).sum().backward({}, true);
+  EXPECT_THAT(numbers(x.grad()), ElementsAre(2, 2, 3, 8, 5, 6));
+  x.set_grad({});
+  (v * tensor(std::vector<double>{1, 2, 3, 4, 5, 6}, {3, 2})).sum().backward();
+  EXPECT_THAT(numbers(x.grad()), ElementsAre(2, 3, 5, 4, 4, 6));
+}
+
+TEST(Views, ADetachedViewDoesNotFollowItsBase) {
+  Tensor x = leaf({1, 2}, {2}), v = x.view({2, 1}), y = x * 2, of_y = y.view({2, 1});
+  v.detach_(), of_y.detach_();
+  {
+    NoGradGuard off;
+    v.add_(1);
+  }
+  y.add_(1);
+  EXPECT_THAT(numbers(x), ElementsAre(2, 3));
+  EXPECT_FALSE(v.requires_grad());
+  EXPECT_FALSE(of_y.requires_grad());
+  of_y.mul_(x.detach().view({2, 1}));
+  EXPECT_FALSE(of_y.requires_grad());
+}
+
+// Neither schema says that it gives a view.
+TEST(Views, OpsThatAreMadeOfViewsMakeThemWithoutGradients) {
+  Tensor x = leaf({1, 2}, {1, 1, 2}), y = x * 1, shuffled, broadcast;
+  {
+    NoGradGuard off;
+    shuffled = pixel_shuffle(y, 1);
+    broadcast = broadcast_tensors({y, y})[1];
+  }
+  for (const Tensor& view : {shuffled, broadcast})
+    EXPECT_THAT(message_of([&] { view.mul_(2); }), HasSubstr("made while gradients were off"));
+  EXPECT_THAT(numbers(y), ElementsAre(1, 2));
+}
+
+// As where the result is a tensor of its own.
+TEST(Writes, WhatHasNoDerivativeEndsTheGradient) {
+  using Write = std::function<void(const Tensor&, const Tensor&)>;
+  const Write writes[] = {
+      [](const Tensor& v, const Tensor&) { v.gt_(1.5); },
+      [](const Tensor& v, const Tensor& x) { v.ge_(x); },
+      [](const Tensor& v, const Tensor&) { v.logical_not_(); },
+      [](const Tensor& v, const Tensor& x) { v.logical_xor_(x); },
+      [](const Tensor& v, const Tensor& x) { v.heaviside_(x.detach()); },
+      [](const Tensor& v, const Tensor& x) { v.floor_divide_(x); },
+      [](const Tensor& v, const Tensor&) { v.select(0, 1).lt_(2); },
+  };
+  for (const Write& write : writes) {
+    Tensor x = leaf({0.25, 0.75}, {2}), v = x * 3, apart = v.detach().clone();
+    write(v, x);
+    write(apart, x.detach());
+    EXPECT_TRUE(v.requires_grad());
+    std::vector<double> expected = numbers(apart);
+    bool is_part = &write == &writes[6];
+    if (is_part) expected[0] = 2 * 3 * 0.25;
+    (v * x).sum().backward();
+    EXPECT_EQ(numbers(x.grad()), expected);
+  }
+}
+
+TEST(Writes, AComparisonWithWhatNeedsAGradientNeedsNone) {
+  Tensor x = leaf({1, 2}, {2}), mask = zeros({2}, Dtype::f64);
+  EXPECT_FALSE(mask.lt_(x).requires_grad());
+  Tensor y = x * complex(ones({2}, Dtype::f64), ones({2}, Dtype::f64));
+  y.eq_(y.detach());
+  EXPECT_TRUE(y.requires_grad());
+  view_as_real(y).sum().backward();
+  EXPECT_THAT(numbers(x.grad()), ElementsAre(0, 0));
 }
 
 TEST(Writes, AComplexResultIsNoRealTensor) {

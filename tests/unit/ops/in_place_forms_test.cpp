@@ -97,6 +97,18 @@ TEST(InPlaceForms, RefuseResultsThatSelfCannotHold) {
   EXPECT_EQ(numbers_in(float_power_(wide.clone(), half)), numbers_in(float_power(wide, half)));
 }
 
+// Their bytes would be read as numbers of the type of self.
+TEST(InPlaceForms, IndexPutRefusesValuesOfAnotherType) {
+  Tensor self = ones({2, 3});
+  for (Dtype dtype : {Dtype::f64, Dtype::f16, Dtype::i32})
+    for (bool accumulate : {false, true})
+      EXPECT_THAT(message_of([&] {
+                    self.index_put_({arange(2)}, full({2, 3}, 3.0, dtype), accumulate);
+                  }),
+                  HasSubstr("index_put_: values must have dtype f32"));
+  EXPECT_EQ(values_of(self), std::vector<double>(6, 1.0));
+}
+
 TEST(InPlaceForms, HaveTheGradientsOfTheirFunctionalForms) {
   Tensor x = rand({4}).add(0.5).requires_grad_();
   polygamma_(x.mul(1), 1).sum().backward();
