@@ -1,9 +1,12 @@
 // Compiling backwards when they are needed.
 #include "aot/backward_code.h"
 
+#include "autograd/collector.h"
 #include "core/dispatch.h"
 #include "core/threads/cancellation_off.h"
 #include "report/events.h"
+
+#include <tenon/ops/create.h>
 
 #include <algorithm>
 
@@ -19,8 +22,10 @@ bool covers(const std::vector<const Expr*>& known, const std::vector<const Expr*
 
 }  // namespace
 
-BackwardCode::BackwardCode(const Extracted& half, uint32_t n_saved, CompileBackward compile)
+BackwardCode::BackwardCode(const Extracted& half, const Derivative& derivative, uint32_t n_saved,
+                           CompileBackward compile)
     : half_(half),
+      derivative_(derivative),
       n_saved_(n_saved),
       compile_(std::move(compile)),
       patches_(config::thread_patches()) {}
@@ -80,7 +85,7 @@ std::vector<std::shared_ptr<Artifact>> BackwardCode::compiled() {
 }
 
 std::vector<Tensor> BackwardCode::gradients(const Variant& half, const std::vector<bool>& undefined,
-                                            std::vector<Tensor> made) {
+                                            std::vector<Tensor> made, const autograd::Node& of) {
   if (half.part) {
     std::vector<Tensor> all(half_.graph->outputs().size());
     for (size_t i = 0; i < made.size(); ++i) all[half.part->outputs[i]] = std::move(made[i]);
@@ -95,7 +100,19 @@ std::vector<Tensor> BackwardCode::gradients(const Variant& half, const std::vect
       is_reached = is_reached || (tangents_[g][t] && !undefined[t]);
     if (!is_reached) made[g] = Tensor();
   }
+  add_zeros(undefined, of, made);
   return made;
+}
+
+void BackwardCode::add_zeros(const std::vector<bool>& undefined, const autograd::Node& of,
+                             std::vector<Tensor>& gradients) const {
+  for (size_t t = 0; t < undefined.size(); ++t)
+    for (uint32_t g : derivative_.reached[t]) {
+      const autograd::Edge& edge = of.next[g];
+      if (undefined[t] || gradients[g].defined() || !edge) continue;
+      const autograd::GradMeta& meta = autograd::input_meta(*edge.node, edge.input);
+      gradients[g] = zeros(list_of(meta.sizes), meta.dtype, {}, meta.device);
+    }
 }
 
 }  // namespace tenon

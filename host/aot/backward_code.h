@@ -3,6 +3,7 @@
 
 #include "aot/training.h"
 #include "aot/zero_tangents.h"
+#include "autograd/node.h"
 #include "config/config.h"
 #include "core/threads/once.h"
 
@@ -17,7 +18,8 @@ namespace tenon {
 /// Compiles when first asked, under the flags of the thread that made it. Threads: any.
 class BackwardCode {
  public:
-  BackwardCode(const Extracted& half, uint32_t n_saved, CompileBackward compile);
+  BackwardCode(const Extracted& half, const Derivative& derivative, uint32_t n_saved,
+               CompileBackward compile);
 
   /// Which results got a gradient decides what is run.
   struct Variant {
@@ -30,10 +32,11 @@ class BackwardCode {
   /// `most_parts` combinations.
   const Variant& for_tangents(const std::vector<bool>& undefined);
 
-  /// The gradients that the half has made, by those of the function. Of those that only undefined
-  /// tangents led to the whole half makes zeros; a plain run would not come there.
+  /// The gradients that the half has made, by those of the function, whose node `of` is. Of those
+  /// that only undefined tangents led to the whole half makes zeros; a plain run would not come
+  /// there. Where it would come with zeros, the graph may lead nowhere.
   std::vector<Tensor> gradients(const Variant& half, const std::vector<bool>& undefined,
-                                std::vector<Tensor> made);
+                                std::vector<Tensor> made, const autograd::Node& of);
 
   /// The code that was compiled so far.
   std::vector<std::shared_ptr<Artifact>> compiled();
@@ -43,8 +46,11 @@ class BackwardCode {
  private:
   const Variant& add_part(const std::vector<bool>& undefined);
   Variant compile(std::optional<MaskedBackward> part);
+  void add_zeros(const std::vector<bool>& undefined, const autograd::Node& of,
+                 std::vector<Tensor>& gradients) const;
 
   const Extracted& half_;
+  const Derivative& derivative_;
   uint32_t n_saved_;
   CompileBackward compile_;
   config::ThreadPatches patches_;

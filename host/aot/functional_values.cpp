@@ -11,8 +11,10 @@
 #include "graph/symbol_use.h"
 #include "ops/op_ids.h"
 #include "ops/op_table.h"
+#include "ops/shapes.h"
 
 #include <tenon/autograd.h>
+#include <tenon/ops/copy.h>
 #include <tenon/ops/create.h>
 #include <tenon/ops/nn.h>
 
@@ -22,12 +24,43 @@ namespace tenon {
 
 namespace {
 
+// Whether the strides are these, but for those that take no step.
+bool lies_as(const Tensor& t, const Dims& strides) {
+  for (size_t d = 0; d < strides.size(); ++d)
+    if (!is_one(t.sizes()[d]) && !guard_or_false(t.strides()[d] == strides[d])) return false;
+  return true;
+}
+
 // The content of a write that gradients do not see, with the history that the memory had.
 Tensor with_history_of(const Tensor& before, const Tensor& content) {
   Tensor out = autograd::bare_alias(content);
   autograd::Edge edge = autograd::edge_of(before);
   if (edge) autograd::set_history(out, edge.node, edge.input);
   return out;
+}
+
+// Whether the elements are all that there is from the beginning of the memory on.
+bool fills_memory(const Tensor& t) {
+  return guard_or_false(sym_offset_of(t) == 0) && lies_as(t, preserved_strides(t));
+}
+
+// A write never changes the layout of what it writes, and the functional op may have its own: views
+// of the memory, also by place, and ops that go by strides would see it. Gaps are not copied.
+Tensor in_order_of(const Tensor& before, Tensor content) {
+  Dims strides = preserved_strides(before);
+  if (lies_as(content, strides)) return content;
+  return copy(empty_strided(before.sizes(), list_of(strides), before.dtype(), std::nullopt,
+                            before.device()),
+              content);
+}
+
+constexpr const char* beyond_memory =
+    "as_strided of a tensor that is written shows memory beyond the tensor, which cannot be made "
+    "functional; call it on the tensor that shows it all";
+
+// Looks at the memory of its first argument, and maybe through a part.
+bool looks_by_place(const OpEntry& op) {
+  return (op.def->tags & OpTags::by_place) || op.id == OpId::aten_as_strided_copy_default;
 }
 
 // A value shows memory by place only where it lies row by row from the start, as it was made and as
@@ -42,7 +75,8 @@ bool lies_row_by_row(const Base& base) {
 // A view by place shows memory beyond what the viewed tensor shows of it, so that what is written
 // there cannot go through that tensor: the view begins at the base. Not where gradients end.
 bool begins_at_base(const Alias& viewed, const Base& base) {
-  return !base.is_shared && lies_row_by_row(base) && viewed.value.dtype() == base.current.dtype() &&
+  return (base.is_shared || lies_row_by_row(base)) &&
+         viewed.value.dtype() == base.current.dtype() &&
          std::ranges::none_of(viewed.chain, [](const ViewStep& step) {
            return step.without_grad || step.op->def->vjp.kind == Vjp::Kind::none;
          });
@@ -123,7 +157,11 @@ void FunctionalValues::add_shared_memory(const SharedInput& shared, uint32_t pos
   uint32_t widest = *std::ranges::max_element(shared.members, {}, [&](uint32_t m) {
     return itemsize(graph_.value(graph_.inputs()[m]).meta.dtype);
   });
-  bases_.push_back({.current = memory, .input = widest, .position = position, .is_shared = true});
+  bases_.push_back({.current = memory,
+                    .input = widest,
+                    .position = position,
+                    .is_shared = true,
+                    .first = first});
   for (uint32_t m : shared.members) {
     ValueId id = graph_.inputs()[m];
     std::vector<ViewStep> chain = views_of_shared(graph_.value(id), memory.dtype(), first);
@@ -165,9 +203,7 @@ void FunctionalValues::check_within(const Alias& alias) const {
   for (int64_t d = 0; d < seen.dim(); ++d) end = end + (seen.size(d) - 1) * seen.stride(d);
   require(guard_or_false(end * itemsize(seen.dtype()) <=
                          base.current.numel() * itemsize(base.current.dtype())),
-          ErrorCode::unsupported,
-          "as_strided of a tensor that is written shows memory beyond the tensor, which cannot be "
-          "made functional; call it on the tensor that shows it all");
+          ErrorCode::unsupported, beyond_memory);
 }
 
 Tensor& FunctionalValues::current(ValueId id) {
@@ -185,8 +221,22 @@ Tensor& FunctionalValues::current(ValueId id) {
   for (const ViewStep& step : alias.chain) value = apply_view(step, value);
   alias.value = value;
   alias.generation = base.generation;
+  alias.is_packed = alias.shows_more = false;
   check_within(alias);
   return alias.value;
+}
+
+Tensor& FunctionalValues::in_place(ValueId id) {
+  Alias& alias = *aliases_[id];
+  const Base& base = bases_[alias.base];
+  require(
+      base.generation == 0 || base.is_shared || fills_memory(base.made), ErrorCode::unsupported,
+      "a tensor that is written and has gaps or does not begin its memory is looked at by place, "
+      "which cannot be made functional; clone it first");
+  if (!alias.is_packed) return current(id);
+  alias.is_packed = false;
+  alias.generation = base.generation - 1;
+  return current(id);
 }
 
 void FunctionalValues::note_symbols(NodeId node) {
@@ -209,22 +259,63 @@ Value FunctionalValues::argument(ValueId id) {
 }
 
 std::vector<Value> FunctionalValues::arguments(const Node& node) {
+  const OpEntry& op = entry_of(node.op);
+  const bool by_place = looks_by_place(op);
+  if ((op.mutated_args & 1) && node.args[0].tag == Tag::ref)
+    see_from_base(static_cast<ValueId>(node.args[0].payload));
+  if (by_place) in_place(static_cast<ValueId>(node.args[0].payload));
   lists_ = {};
   std::vector<Value> args(node.args.begin(), node.args.end());
   map_arguments(
       args, lists_, [this](ValueId id) { return argument(id); },
       [this](Number n) { return symbols_.renewed(n); });
+  if (by_place) find_place(static_cast<ValueId>(node.args[0].payload), args);
   return args;
+}
+
+// A write is one of the base to the tape, and so is what it writes.
+void FunctionalValues::see_from_base(ValueId id) {
+  Alias& alias = *aliases_[id];
+  if (alias.shows_more) alias.generation = bases_[alias.base].generation - 1;
+}
+
+// Places are counted from the beginning of the storage, in which memory that arguments share begins
+// somewhere. Written memory ends where the tensor ends.
+void FunctionalValues::find_place(ValueId id, std::vector<Value>& args) {
+  const Tensor& self = current(id);
+  const Base& base = bases_[aliases_[id]->base];
+  if (base.generation == 0 && !base.is_shared) return;
+  const int64_t own = itemsize(self.dtype()), width = itemsize(base.current.dtype());
+  Value& place = args.back();
+  SymInt offset = sym_offset_of(self);
+  if (place.tag != Tag::none) {
+    offset = place.number().sym_int() - base.first * width / own;
+    place = Value::of(offset);
+  }
+  auto sizes = arg_as<SymIntList>(args[args.size() - 3]),
+       strides = arg_as<SymIntList>(args[args.size() - 2]);
+  SymInt end = offset + 1;
+  for (size_t d = 0; d < sizes.size(); ++d) end = end + (sizes[d] - 1) * strides[d];
+  require(guard_or_false(offset >= 0) && guard_or_false(end * own <= base.current.numel() * width),
+          ErrorCode::unsupported, beyond_memory);
 }
 
 // New content goes up the chain: each step's inverse gives the tensor that it viewed, up to the
 // base.
 void FunctionalValues::write(ValueId id, Tensor content) {
+  const Tensor before = current(id);
   Alias& alias = *aliases_[id];
   Base& base = bases_[alias.base];
   check_strided(alias);
   check_within(alias);
-  Tensor whole = scatter_views(alias.chain, base.current, content);
+  require(!base.is_shared || !may_show_twice(before.sizes(), before.strides()),
+          ErrorCode::unsupported,
+          "an argument is written whose elements share memory with one another and with another "
+          "argument, which cannot be made functional; clone it first");
+  // Content without a history ends the one that was there: a zero goes to it, as copy gives it.
+  if (training_ && thread_modes.grad_enabled && before.requires_grad() && !content.requires_grad())
+    content = copy(before, content);
+  Tensor whole = in_order_of(base.current, scatter_views(alias.chain, base.current, content));
   ++base.generation;
   if (training_ && is_hidden_from_grad(alias)) {
     require(!thread_modes.grad_enabled || !content.requires_grad(), ErrorCode::unsupported,
@@ -236,8 +327,11 @@ void FunctionalValues::write(ValueId id, Tensor content) {
   }
   base.written_with_grad = true;
   base.current = std::move(whole);
-  alias.value = content;
+  const bool is_whole = alias.chain.empty();
+  if (!is_whole && !lies_as(content, preserved_strides(before))) return;  // made anew
+  alias.value = is_whole ? base.current : content;
   alias.generation = base.generation;
+  alias.is_packed = !is_whole;
 }
 
 // Writes under NoGradGuard or through detach().
@@ -277,7 +371,7 @@ ViewStep FunctionalValues::place_step(const GraphValue& seen, SymInt offset) {
 
 void FunctionalValues::resize(ValueId self, ValueId resized) {
   const GraphValue& seen = graph_.value(resized);
-  SymInt offset = sym_offset_of(current(self)), end = offset + 1;
+  SymInt offset = sym_offset_of(in_place(self)), end = offset + 1;
   Alias now = *aliases_[self];
   const Base& base = bases_[now.base];
   require(
@@ -320,7 +414,10 @@ void FunctionalValues::add_result(const Node& node, const OpEntry& op, ValueId i
     Alias alias = viewed;
     if (!value.is_same(viewed.value)) {
       bool by_place = op.def->tags & OpTags::by_place;
-      if (by_place && !alias.chain.empty() && begins_at_base(alias, bases_[alias.base]))
+      const bool is_from_base =
+          by_place && !alias.chain.empty() && begins_at_base(alias, bases_[alias.base]);
+      alias.shows_more = alias.shows_more || is_from_base;
+      if (is_from_base)
         alias.chain = {place_step(graph_.value(id), sym_offset_of(value))};
       else
         alias.chain.push_back(view_step(node, op, index, place));

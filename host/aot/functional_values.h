@@ -20,6 +20,7 @@ struct Base {
   uint32_t input = no_value;     ///< an input of the original graph in this memory, or no_value
   uint32_t position = no_value;  ///< the input of the functional graph that is this memory
   bool is_shared = false;        ///< several inputs are views of it from the start
+  SymInt first = 0;              ///< of such memory: where it begins in their storage
   ValueId origin = no_value;     ///< of memory that a node made: the value that it was made as
   Tensor made;                   ///< the input, or the node's value, before any write
   bool written_with_grad = false;
@@ -35,6 +36,9 @@ struct Alias {
   ValueId identity = no_value;   ///< equal for values that are one tensor
   ValueId restrided = no_value;  ///< the value with its sizes, once they were changed in place
   uint32_t made_in = 0;          ///< of views: the generation of the memory in which they were made
+  bool is_packed = false;        ///< of views: `value` has the elements, but not their places
+  /// Of views by place: `value` was made of a tensor that shows less, as a reader's tape has it.
+  bool shows_more = false;
 };
 
 /// A data-dependent size gets a new symbol when its op is recorded again; what is written over the
@@ -82,6 +86,8 @@ class FunctionalValues {
   void note_symbols(NodeId node);
 
   Tensor& current(ValueId id);
+  /// The same as it lies in its memory, for those who look at it by place.
+  Tensor& in_place(ValueId id);
   /// `content` becomes what `id` shows, and with it what all views of its memory show.
   void write(ValueId id, Tensor content);
   /// Contents of writes that gradients do not see, where the memory had a history.
@@ -91,6 +97,8 @@ class FunctionalValues {
 
  private:
   Value argument(ValueId id);
+  void see_from_base(ValueId id);
+  void find_place(ValueId id, std::vector<Value>& args);
   ViewStep view_step(const Node& node, const OpEntry& op, uint32_t index, ViewStep::Place viewed);
   ViewStep place_step(const GraphValue& seen, SymInt offset);
   std::vector<ViewStep> views_of_shared(const GraphValue& member, Dtype memory, SymInt first);

@@ -384,16 +384,24 @@ void simplify_lowered(Graph& graph, const LowerOptions& options) {
 
 namespace {
 
-// The input that a node copies into as a whole, or no_value; ops may have given that very input back.
-uint32_t input_copied_into(const Graph& graph, const Node& node) {
-  if (node.op != OpId::aten_copy__default || node.args[0].tag != Tag::ref) return no_value;
+// Whether a node copies into the input as a whole; ops may have given that very input back. Of
+// inputs without elements, several show one memory.
+bool is_copy_into(const Graph& graph, const Node& node, uint32_t input) {
+  if (node.op != OpId::aten_copy__default || node.args[0].tag != Tag::ref) return false;
   const GraphValue& written = graph.value(static_cast<ValueId>(node.args[0].payload));
-  if (written.source == ValueSource::input) return written.source_index;
-  for (uint32_t i = 0; i < graph.inputs().size() && written.alias_group; ++i) {
-    const GraphValue& input = graph.value(graph.inputs()[i]);
-    if (input.alias_group == written.alias_group && same_meta(input, written)) return i;
-  }
-  return no_value;
+  if (written.source == ValueSource::input) return written.source_index == input;
+  const GraphValue& meant = graph.value(graph.inputs()[input]);
+  return written.alias_group && meant.alias_group == written.alias_group &&
+         same_meta(meant, written);
+}
+
+// The node is the last content of one of `known`, which is that no more.
+bool takes_last_content(const Graph& graph, const Node& node, std::vector<uint32_t>& known) {
+  auto input =
+      std::ranges::find_if(known, [&](uint32_t i) { return is_copy_into(graph, node, i); });
+  if (input == known.end()) return false;
+  known.erase(input);
+  return true;
 }
 
 // Whether a node writes anything but the last content of inputs that the graph is known to write.
@@ -405,7 +413,7 @@ bool writes(const Graph& graph, std::span<const uint32_t> mutated_inputs) {
           return a.tag == Tag::graph && writes(*a.as<Graph>(), {});
         });
     bool writes_here = entry_of(node.op).mutated_args || updates_statistics(graph, node);
-    return in_body || (writes_here && !std::erase(known, input_copied_into(graph, node)));
+    return in_body || (writes_here && !takes_last_content(graph, node, known));
   });
 }
 

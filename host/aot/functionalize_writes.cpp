@@ -5,6 +5,7 @@
 #include "core/sym/sym_int.h"
 #include "ops/forms/complex_forms.h"
 #include "ops/forms/functional_form.h"
+#include "ops/forms/history.h"
 #include "ops/forms/out_form.h"
 #include "ops/nn/instance_norm.h"
 #include "ops/op_ids.h"
@@ -89,8 +90,9 @@ void normalize_instances(std::span<const Value> args, Value* results) {
   results[4] = Value::own(std::move(made.running_var));
 }
 
-// The tape takes no notice of a comparison in place: gradients go on as if nothing was written.
+// A comparison in place is, too: the gradient of what was there ends.
 bool is_on_tape(const OpEntry& op, const std::vector<Value>& args) {
+  if (ends_gradient(op)) return true;
   if (!op.functional || op.out_form) return op.def->vjp.kind != Vjp::Kind::none;
   CallArgs call{&op, args.data(), nullptr, op.n_args, 0};
   return is_complex_form(call) || vjp_plan(call).kind != VjpPlan::Kind::none;

@@ -13,6 +13,8 @@
 #include <tenon/autograd.h>
 #include <tenon/ops/create.h>
 
+#include <set>
+
 namespace tenon {
 
 namespace {
@@ -35,6 +37,34 @@ void tell_symbols(const Graph& forward, std::vector<Tensor>& results, Derivative
     derivative.symbols.emplace_back(symbol, static_cast<uint32_t>(results.size()));
     results.push_back(tensor_of_number(number_over(symbol)));
   }
+}
+
+// Where a rule gives zeros whatever the tangent is, as that of sign, the graph does not show that
+// the tape led there.
+std::set<const autograd::Node*> nodes_from(const autograd::Edge& root) {
+  std::set<const autograd::Node*> found{root.node.get()};
+  std::vector<const autograd::Node*> left{root.node.get()};
+  while (!left.empty()) {
+    const autograd::Node* node = left.back();
+    left.pop_back();
+    for (const autograd::Edge& edge : node->next)
+      if (edge && found.insert(edge.node.get()).second) left.push_back(edge.node.get());
+  }
+  return found;
+}
+
+// Positions among the defined ones of `gradients`.
+std::vector<uint32_t> reached_among(const std::set<const autograd::Node*>& nodes,
+                                    const std::vector<autograd::Edge>& wanted,
+                                    const std::vector<Tensor>& gradients) {
+  std::vector<uint32_t> reached;
+  uint32_t position = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    if (nodes.contains(wanted[i].node.get())) reached.push_back(position);
+    ++position;
+  }
+  return reached;
 }
 
 }  // namespace
@@ -67,9 +97,13 @@ std::optional<Derivative> differentiate(GraphRecorder& recorder, std::vector<Ten
     derivative.gradients.push_back(i);
     wanted.push_back(autograd::edge_of(fake));
   }
+  std::vector<std::set<const autograd::Node*>> nodes;
+  for (const autograd::Edge& root : roots) nodes.push_back(nodes_from(root));
   AutocastScope autocast(backward_autocast);
   std::vector<Tensor> gradients =
       autograd::run_engine(roots, std::move(tangents), wanted, {.accumulate = false});
+  for (const auto& from_tangent : nodes)
+    derivative.reached.push_back(reached_among(from_tangent, wanted, gradients));
   std::vector<uint32_t> inputs;
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (!gradients[i].defined()) continue;

@@ -75,6 +75,8 @@ struct Derivative {
   std::vector<uint32_t> tangents;   ///< by tangent: the result whose gradient it is
   std::vector<uint32_t> ranks;      ///< by tangent: higher where a later op of the program made it
   std::vector<uint32_t> gradients;  ///< by gradient: the input of the functional graph
+  /// By tangent: the gradients that the tape comes to from it, be it with zeros.
+  std::vector<std::vector<uint32_t>> reached;
   /// Data-dependent symbols, and the results, after those of the forward, that tell them.
   std::vector<std::pair<const Expr*, uint32_t>> symbols;
 };

@@ -85,15 +85,18 @@ Json output(const OutputRecipe& recipe, const Graph& graph) {
 }
 
 Json derivative(const Derivative& d, const Graph& graph) {
-  Json::Array symbols;
+  Json::Array symbols, reached;
   for (const auto& [symbol, result] : d.symbols)
     symbols.emplace_back(
         Json::Object{{"symbol", graph.shape_env->text(symbol)}, {"result", int64_t{result}}});
+  for (const std::vector<uint32_t>& gradients : d.reached)
+    reached.push_back(formats::json_list(gradients));
   return Json::Object{{"primals", int64_t{d.n_primals}},
                       {"results", int64_t{d.n_results}},
                       {"tangents", formats::json_list(d.tangents)},
                       {"ranks", formats::json_list(d.ranks)},
                       {"gradients", formats::json_list(d.gradients)},
+                      {"reached", reached},
                       {"symbols", symbols}};
 }
 
@@ -222,11 +225,17 @@ class PlanReader {
     out.tangents = v.field("tangents").numbers_below(out.n_results);
     out.ranks = v.field("ranks").numbers_below(UINT32_MAX);
     out.gradients = v.field("gradients").numbers_below(out.n_primals);
+    if (auto reached = v.optional_field("reached"))
+      for (const JsonView& gradients : reached->items())
+        out.reached.push_back(gradients.numbers_below(out.gradients.size()));
+    else
+      out.reached.resize(out.tangents.size());
     for (const JsonView& s : v.field("symbols").items())
       out.symbols.emplace_back(expression(s.field("symbol")),
                                s.field("result").number_below(n_outputs));
     require(out.n_primals + out.tangents.size() <= n_inputs &&
                 out.ranks.size() == out.tangents.size() &&
+                out.reached.size() == out.tangents.size() &&
                 out.n_results + out.gradients.size() <= n_outputs,
             ErrorCode::bad_file, "{}: fewer inputs or outputs than a derivative has", v);
     return out;

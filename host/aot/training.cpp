@@ -77,7 +77,8 @@ struct TrainingPlan {
         is_random(draws_numbers(*halves.forward.graph)),
         can_be_inlined(can_record(*halves.backward.graph)),
         second(joint, derivative),
-        backward(halves.backward, static_cast<uint32_t>(halves.saved.size()), std::move(c)) {
+        backward(halves.backward, derivative, static_cast<uint32_t>(halves.saved.size()),
+                 std::move(c)) {
     for (const Lowered::WriteBack& w : lowered.write_backs) written.push_back(w.input);
     for (uint32_t i = 0; i < derivative.n_primals; ++i)
       if (joint->value(joint->inputs()[i]).flags.mutated) written.push_back(i);
@@ -318,7 +319,7 @@ class CompiledNode final : public autograd::Node {
     std::vector<Tensor> made(half.part ? half.part->outputs.size()
                                        : plan_->derivative.gradients.size());
     call_owning(*half.code, heads, words, made, donates);
-    return plan_->backward.gradients(half, undefined, std::move(made));
+    return plan_->backward.gradients(half, undefined, std::move(made), *this);
   }
 
   static bool is_fake(const Tensor& t) { return t.defined() && t.is_fake(); }
@@ -331,7 +332,7 @@ class CompiledNode final : public autograd::Node {
     const Extracted& graph = half.part ? half.part->half : plan_->halves.backward;
     std::vector<Tensor> made(graph.graph->outputs().size());
     Interpreter(graph.graph).run(heads, words_of(half), made);
-    return plan_->backward.gradients(half, undefined, std::move(made));
+    return plan_->backward.gradients(half, undefined, std::move(made), *this);
   }
 
   // The backward half as a part of the pass that is being recorded.
@@ -353,7 +354,8 @@ class CompiledNode final : public autograd::Node {
     else
       for (uint64_t word : words) symbols.push_back(std::bit_cast<SymInt>(word));
     const Extracted& graph = half.part ? half.part->half : plan_->halves.backward;
-    return plan_->backward.gradients(half, undefined, record_graph(*graph.graph, values, symbols));
+    return plan_->backward.gradients(half, undefined, record_graph(*graph.graph, values, symbols),
+                                     *this);
   }
 
   static void call_owning(Artifact& code, std::span<detail::TensorHead*> heads,

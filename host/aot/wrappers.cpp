@@ -3,6 +3,8 @@
 #include "aot/functional_outputs.h"
 #include "aot/lower.h"
 #include "aot/saved_plan.h"
+#include "autograd/grad_state.h"
+#include "autograd/saved/saved_tensor.h"
 #include "autograd/view.h"
 #include "core/arguments.h"
 #include "core/error.h"
@@ -46,17 +48,17 @@ class InferenceWrapper final : public Artifact {
     Stolen stolen{inputs, steal};
     std::vector<Tensor> results(n_results(lowered_)), shared;
     std::vector<detail::TensorHead*> own;
-    std::span<detail::TensorHead*> inner_inputs = inputs;
+    std::span<detail::TensorHead*> memories = inputs;
     if (!lowered_.shared.empty()) {
       for (const SharedInput& s : lowered_.shared) shared.push_back(span_of_overlapping(s, inputs));
       for (const Tensor& t : shared) own.push_back(t.head());
       for (uint32_t i : lowered_.kept) own.push_back(inputs[i]);
-      inner_inputs = own;
+      memories = own;
     }
-    inner_->call(inner_inputs, syms, results, steal && done_with_inputs_);
+    call_inner(inputs, memories, syms, results, steal && done_with_inputs_);
     SymbolsOfCall symbols{*this, syms, results};
     for (const Lowered::WriteBack& w : lowered_.write_backs)
-      write_back(w, inner_inputs[w.input], results[w.output]);
+      write_back(w, memories[w.input], results[w.output]);
     for (const SharedInput& s : lowered_.shared) bump_version(share(inputs[s.members[0]]));
     for (size_t i = 0; i < outputs.size(); ++i)
       outputs[i] = lowered_.outputs[i].kind == OutputRecipe::Kind::output
@@ -85,6 +87,30 @@ class InferenceWrapper final : public Artifact {
         if (owned && head) Tensor::adopt(std::exchange(head, nullptr));
     }
   };
+
+  // What will have other sizes and strides is given as it lies now: the code may keep it for its
+  // backward, which the change of the caller's own tensor must not reach.
+  void call_inner(std::span<detail::TensorHead* const> inputs,
+                  std::span<detail::TensorHead*> memories, std::span<const int64_t> syms,
+                  std::span<Tensor> results, bool steal) const {
+    if (lowered_.restrides.empty()) return inner_->call(memories, syms, results, steal);
+    std::vector<Tensor> before;
+    std::vector<detail::TensorHead*> given(memories.begin(), memories.end());
+    for (const Lowered::Restride& r : lowered_.restrides) {
+      before.push_back(as_it_lies(share(inputs[r.input])));
+      std::ranges::replace(given, inputs[r.input], before.back().head());
+      bump_version(before.back());
+    }
+    inner_->call(given, syms, results, false);
+  }
+
+  static Tensor as_it_lies(const Tensor& input) {
+    Tensor out = autograd::bare_alias(input);
+    if (!input.requires_grad()) return out;
+    autograd::Edge edge = autograd::edge_of(input);
+    autograd::set_history(out, edge.node, edge.input);
+    return out;
+  }
 
   // All that the members show, as one tensor; it keeps their storage alive.
   static Tensor span_of_overlapping(const SharedInput& shared,
@@ -165,10 +191,11 @@ class InferenceWrapper final : public Artifact {
     Dims strides = sizes_at_call(r.view.strides, symbols);
     int64_t offset = size_at_call(r.offset, symbols) + input.storage_offset();
     EnableGradGuard mode(thread_modes.grad_enabled && may_be_on_tape(input));
-    if (input.requires_grad())  // what comes before knows the sizes that it had
-      input.as_strided_(list_of(sizes), list_of(strides), offset);
-    else
-      replace_metadata(input, list_of(sizes), list_of(strides), offset);
+    if (!input.requires_grad())
+      return replace_metadata(input, list_of(sizes), list_of(strides), offset);
+    // What comes before knows the sizes that it had. The version has moved on before the run.
+    input.as_strided_(list_of(sizes), list_of(strides), offset);
+    --impl_of(input)->storage_ref->version;
   }
 
   Tensor make_output(const OutputRecipe& recipe, std::span<detail::TensorHead*> inputs,

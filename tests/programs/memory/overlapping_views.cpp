@@ -127,5 +127,26 @@ TENON_PROGRAM(EqualSizesOfViewsReachLaterSegments, 8) {
   }
 }
 
+// Which of several elements in one place a write means, plain code decides, or refuses.
+TENON_PROGRAM(ElementsOfOneMemoryBesideAnotherArgument, 24) {
+  auto add = run.compile([](const Tensor& x, const Tensor&) { return x.add_(1.0); });
+  auto fill = run.compile([](const Tensor& x, const Tensor&) {
+    x.fill_diagonal_(9.0);
+    return x * 1.0;
+  });
+  auto part = run.compile([](const Tensor& x, const Tensor& y) {
+    x.diagonal().mul_(2.0);
+    return x + y;
+  });
+  for (int i = 0; i < 3; ++i) {
+    Tensor memory = halves({3}, i), rows = memory.unsqueeze(0).expand({3, 3});
+    run.log_error([&] { add(memory.as_strided({2, 2}, {1, 1}), memory); });
+    run.log_error([&] { add(rows, memory); });
+    run.log(memory);
+    run.log(fill(rows, rows.detach()), memory);
+    run.log(part(rows, memory), memory);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

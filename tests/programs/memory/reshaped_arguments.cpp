@@ -183,5 +183,49 @@ TENON_PROGRAM(AResultInPlaceIsTheArgumentWithHooks, 3) {
   }
 }
 
+// What the backward needs is the argument as it lay before, or as the body has turned it.
+TENON_PROGRAM(AReshapedArgumentInItsGradient, 24) {
+  auto squares = [](auto reshape) {
+    return [=](const Tensor& x) {
+      reshape(x);
+      return x * x;
+    };
+  };
+  auto turned = run.compile(squares([](const Tensor& x) { x.transpose_(0, 1); }));
+  auto longer = run.compile(squares([](const Tensor& x) { x.unsqueeze_(0); }));
+  auto written = run.compile(squares([](const Tensor& x) { x.t_().mul_(2.0); }));
+  auto product = run.compile([](const Tensor& x) {
+    x.t_();
+    return x.matmul(x.t());
+  });
+  auto twice = [&](const auto& f, int i) {
+    Tensor w = halves({2, 3}, i).requires_grad_(), y = w * 3.0, z = f(y);
+    Tensor g = autograd::grad({z.sum()}, {w}, {.create_graph = true})[0];
+    run.log(z.detach(), y.detach(), g.detach());
+    (g * g).sum().backward();
+    run.log(w.grad());
+  };
+  for (int i = 0; i < 3; ++i) {
+    twice(turned, i);
+    twice(longer, i);
+    twice(written, i);
+    twice(product, i);
+  }
+}
+
+TENON_PROGRAM(ReshapingCountsAsAChange, 8) {
+  auto f = run.compile([](const Tensor& x) {
+    x.transpose_(0, 1);
+    return x + 1.0;
+  });
+  for (int i = 0; i < 3; ++i) {
+    Tensor x = halves({2, 3}, i), w = ones({2, 3}).requires_grad_(), y = x * w;
+    const uint64_t before = x.version();
+    run.log(f(x), x);
+    run.log(x.version() - before);
+    run.log_error([&] { y.sum().backward(); });
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -151,5 +151,19 @@ TENON_PROGRAM(ZerosReachNoLeaf, 4) {
   }
 }
 
+// Zeros by a rule are a gradient, whichever results there are besides.
+TENON_PROGRAM(GradientsThatAreZeroByARule, 16) {
+  auto log_with = [&](auto zero) {
+    auto f = run.compile([=](const Tensor& x) { return std::vector<Tensor>{x * 2.0, zero(x)}; });
+    Tensor x = ones({2}).requires_grad_();
+    std::vector<Tensor> results = f(x);
+    results[1].sum().backward();
+    run.log(x.grad().defined(), x.grad());
+  };
+  log_with([](const Tensor& x) { return x.sign(); });
+  log_with([](const Tensor& x) { return x.floor(); });
+  log_with([](const Tensor& x) { return x.clone().zero_(); });
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -33,6 +33,17 @@ TEST(SavedPlan, KeepsViewsWithSizesOfTheCall) {
   EXPECT_THAT(plan, HasSubstr(R"("op":"aten.numpy_T.default")"));
 }
 
+TEST(SavedPlan, KeepsWhereTheTapeLeads) {
+  std::string plan = plan_of(R"(
+  input %x: f32[3] requires_grad
+  input %y: f32[3] requires_grad
+  %twice: f32[3] requires_grad = aten.mul.Scalar(%y, 2)
+  %sign: f32[3] requires_grad = aten.sign.default(%x)
+  %square: f32[3] requires_grad = aten.mul.Tensor(%x, %x)
+  output %twice, %sign, %square)");
+  EXPECT_THAT(plan, HasSubstr(R"("reached":[[1],[0],[0]])"));
+}
+
 TEST(SavedPlan, KeepsTheSizesOfOtherTensors) {
   std::string plan = plan_of(R"(
   input %x: f32[3, 2] strides [0, 1] requires_grad alias 1
