@@ -37,7 +37,7 @@ void fields(V& v, Code& c) {
 
 namespace {
 
-constexpr loopir::SavedHead head{.magic = "inductor", .version = 7};
+constexpr loopir::SavedHead head{.magic = "inductor", .version = 8};
 
 // ---- what calls rely on and the fields alone do not say
 

@@ -173,8 +173,18 @@ int32_t Arguments::dtype_of_number(const tn_arg& a) const {
 Id Arguments::number(const tn_arg& a, int32_t dtype) {
   if (a.kind == TN_ARG_FLOAT) return x_.number(a.u.f, dtype);
   if (a.kind == TN_ARG_INT || a.kind == TN_ARG_BOOL) return x_.number(a.u.i, dtype);
+  if (is_narrow(dtype)) return narrow_number(a, dtype);
   if (auto place = place_of_real(a)) return x_.cast(x_.real_value(*place), dtype);
   return x_.cast(x_.index_value(index_arg(a)), dtype);
+}
+
+// Rounded in the table, since no primitive rounds to 16 bits.
+Id Arguments::narrow_number(const tn_arg& a, int32_t dtype) {
+  using Op = Real::Op;
+  auto real = place_of_real(a);
+  uint32_t place = real ? *real : add_real({Op::index, 0, index_arg(a)});
+  Op rounds = dtype == TN_F16 ? Op::to_f16 : Op::to_bf16;
+  return x_.cast(x_.real_value(add_real({rounds, 0, none, place, place})), dtype);
 }
 
 std::optional<uint32_t> Arguments::place_of_real(const tn_arg& a) {

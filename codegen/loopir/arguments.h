@@ -45,7 +45,7 @@ class Arguments {
   bool is_number(const tn_arg& a) const;
   /// What type promotion takes that number for.
   int32_t dtype_of_number(const tn_arg& a) const;
-  /// That number in the dtype. Throws `declined` for what is none.
+  /// That number as an element of the dtype holds it. Throws `declined` for what is none.
   Id number(const tn_arg& a, int32_t dtype);
   /// The place of a symbolic real number in the table, or nothing where the argument is none.
   std::optional<uint32_t> place_of_real(const tn_arg& a);
@@ -58,6 +58,7 @@ class Arguments {
   std::optional<uint32_t> real_expression(const tn_arg& a) const;
   uint32_t place_of(uint32_t expr);
   uint32_t place_of_made(const tenon::plugin::expression& e);
+  Id narrow_number(const tn_arg& a, int32_t dtype);
   uint32_t add_real(Real r);
 
   tenon::plugin::graph graph_;

@@ -1,6 +1,8 @@
 // Values: building, folding, putting indices in the place of variables.
 #include "expressions.h"
 
+#include "elements.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -35,17 +37,15 @@ Id Expressions::value(ValueNode node) {
 }
 
 Id Expressions::number(double number, int32_t dtype) {
-  if (dtype == TN_BOOL) return this->number(int64_t{number != 0}, dtype);
-  if (!is_floating(dtype)) return this->number(static_cast<int64_t>(number), dtype);
-  auto bits = std::bit_cast<uint64_t>(number);
+  if (!is_floating(dtype)) return this->number(whole_element(number, dtype), dtype);
+  auto bits = std::bit_cast<uint64_t>(real_element(number, dtype));
   return value({value_constant, static_cast<uint16_t>(dtype), static_cast<Id>(bits),
                 static_cast<Id>(bits >> 32)});
 }
 
 Id Expressions::number(int64_t number, int32_t dtype) {
   if (is_floating(dtype)) return this->number(static_cast<double>(number), dtype);
-  if (dtype == TN_BOOL) number = number != 0;
-  auto bits = static_cast<uint64_t>(number);
+  auto bits = static_cast<uint64_t>(whole_element(number, dtype));
   return value({value_constant, static_cast<uint16_t>(dtype), static_cast<Id>(bits),
                 static_cast<Id>(bits >> 32)});
 }

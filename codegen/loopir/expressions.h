@@ -74,6 +74,7 @@ class Expressions : public Indices {
   Id drawn(uint32_t place, Id element, Draw of) {
     return value({value_drawn, TN_F64, place, element, static_cast<Id>(of)});
   }
+  /// A constant, as an element of the dtype holds it (elements.h).
   Id number(double number, int32_t dtype);
   Id number(int64_t number, int32_t dtype);
   /// A scalar primitive (TN_F_*). Powers that are products, roots or quotients become those, and what

@@ -1,6 +1,7 @@
 // The table of a call's numbers.
 #include "reals.h"
 
+#include "elements.h"
 #include "program.h"
 
 #include <bit>
@@ -23,6 +24,10 @@ double combined(Real::Op op, double a, double b) {
       return std::pow(a, b);
     case Real::Op::minimum:
       return b < a || std::isnan(b) ? b : a;
+    case Real::Op::to_f16:
+      return real_element(a, TN_F16);
+    case Real::Op::to_bf16:
+      return real_element(a, TN_BF16);
     default:
       return a < b || std::isnan(b) ? b : a;
   }

@@ -26,6 +26,8 @@ struct Real {
     power,
     minimum,
     maximum,
+    to_f16,  // a, rounded as an element of that dtype holds it; b is a
+    to_bf16,
     seed,        // of a draw
     first_block  // of the draw whose seed is the number before
   };

@@ -94,8 +94,8 @@ struct Inputs {
   size_t n = 0, n_tensors = 0;
   const Tensor* tensors[max_inputs];  // by input; null: a number
   const Tensor* shaped[max_inputs];   // the tensors only, for shape rules
-  uint64_t bits[max_inputs];          // of numbers, with the bit mask of those that are floating
-  uint32_t floating = 0;
+  uint64_t bits[max_inputs];          // of numbers, where values are read
+  uint32_t floating = 0;              // bit i: input i is a floating number
 
   TensorPointers shapes() const { return {shaped, n_tensors}; }
   ScalarLiteral number(size_t i) const { return {bits[i], (floating >> i & 1) != 0}; }
@@ -168,13 +168,21 @@ void read_tensor(const CallArgs& call, uint32_t arg, bool is_mask, Inputs& in,
 void read_number(Number number, bool with_value, Inputs& in) {
   in.tensors[in.n] = nullptr;
   in.bits[in.n] = 0;
-  if (with_value && number.is_floating()) {
-    in.bits[in.n] = std::bit_cast<uint64_t>(number.to_double());
-    in.floating |= 1u << in.n;
-  } else if (with_value) {
-    in.bits[in.n] = static_cast<uint64_t>(number.to_int());
-  }
+  if (number.is_floating()) in.floating |= 1u << in.n;
+  if (with_value)
+    in.bits[in.n] = number.is_floating() ? std::bit_cast<uint64_t>(number.to_double())
+                                         : static_cast<uint64_t>(number.to_int());
   ++in.n;
+}
+
+// A fraction in a formula of integers is cut off, but an integer it must be.
+[[gnu::noinline]] void check_numbers(const CallArgs& call, Dtype promoted) {
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    if (!call.args[i].is_number() || !call.args[i].number().is_floating()) continue;
+    SymFloat number = call.args[i].number().sym_float();
+    bool fits = expect_true(number >= -0x1p63) && expect_true(number < 0x1p63);
+    require(fits, "{}: the number {} does not fit into {}", call.op->name, number, promoted);
+  }
 }
 
 [[gnu::noinline]] void fit_bounds(const CallArgs& call, Inputs& in) {
@@ -208,6 +216,8 @@ void read_inputs(const CallArgs& call, bool with_values, Inputs& in) {
   in.promoted = promoted_type(call, f, promotion);
   if (in.state->scaling && !is_floating(in.promoted)) [[unlikely]]
     check_factors(call, in.state->scaling, in.promoted);
+  if (in.floating && !is_floating(in.promoted)) [[unlikely]]
+    check_numbers(call, in.promoted);
   if (in.state->bounding && with_values && !is_floating(in.promoted)) [[unlikely]]
     fit_bounds(call, in);
 }
@@ -289,20 +299,9 @@ bool divides_as_zero(const Inputs& in, size_t i) {
   }
 }
 
-// A fraction in a formula of integers is cut off, but an integer it must be.
-[[gnu::noinline]] void check_numbers(const CallArgs& call, const Inputs& in) {
-  for (size_t i = 0; i < in.n; ++i) {
-    double number = in.number(i).as_double();
-    bool fits = !(in.floating >> i & 1) || (number >= -0x1p63 && number < 0x1p63);
-    require(fits, "{}: the number {} does not fit into {}", call.op->name, number, in.promoted);
-  }
-}
-
 // Runs the plan into tensors that exist already.
 void run_into(const CallArgs& call, const Inputs& in, std::span<const Tensor> outs) {
   uint32_t divisors = in.state->divisors[in.entry];
-  if (in.floating && !is_floating(in.promoted)) [[unlikely]]
-    check_numbers(call, in);
   bool divides_integers = divisors && !is_floating(in.promoted) && impl_of(outs[0])->numel > 0;
   if (divides_integers) [[unlikely]]
     check_divisors(call, in, divisors);

@@ -2,9 +2,6 @@
 #include "loopir/lowering.h"
 #include "loopir/storage.h"
 
-#include <algorithm>
-#include <cmath>
-
 namespace loopir {
 
 using tenon::plugin::node;
@@ -47,32 +44,10 @@ bool copy(Lowering& to, const node& n) {
   return true;
 }
 
-/// As a number of so many binary digits, normal ones from 2^(lowest - 1) on.
-double rounded(double number, int digits, int lowest, double largest) {
-  number = static_cast<float>(number);
-  if (number == 0 || !std::isfinite(number)) return number;
-  int exponent = 0;
-  std::frexp(number, &exponent);
-  int last = std::max(exponent, lowest) - digits;
-  double out = std::ldexp(std::nearbyint(std::ldexp(number, -last)), last);
-  return std::fabs(out) > largest ? std::copysign(INFINITY, out) : out;
-}
-
-/// A number that becomes an element, and not an operand: a constant is rounded here, since no
-/// primitive rounds it.
-Id element_arg(Lowering& to, const tn_arg& a, int32_t dtype) {
-  bool is_constant = a.kind == TN_ARG_FLOAT || a.kind == TN_ARG_INT || a.kind == TN_ARG_BOOL;
-  if (!is_constant || !is_narrow(dtype)) return to.arguments.number(a, dtype);
-  double number = number_arg(a);
-  return to.x.number(
-      dtype == TN_F16 ? rounded(number, 11, -13, 0x1.ffcp15) : rounded(number, 8, -125, 0x1.fep127),
-      dtype);
-}
-
 bool full(Lowering& to, const node& n) {
   if (!is_all_computing(to, n)) return false;
   int32_t dtype = to.info(n.first_result).dtype;
-  Id number = element_arg(to, n.args[1], dtype);
+  Id number = to.arguments.number(n.args[1], dtype);
   to.set(n.first_result,
          to.make(dtype, to.sizes_of(n.first_result), [&](std::span<const Id>) { return number; }));
   return true;
@@ -81,7 +56,7 @@ bool full(Lowering& to, const node& n) {
 bool scalar_tensor(Lowering& to, const node& n) {
   int32_t dtype = to.info(n.first_result).dtype;
   if (!is_computing(dtype) || !to.arguments.is_number(n.args[0])) return false;
-  to.set(n.first_result, {dtype, {}, {}, element_arg(to, n.args[0], dtype)});
+  to.set(n.first_result, {dtype, {}, {}, to.arguments.number(n.args[0], dtype)});
   return true;
 }
 

@@ -235,6 +235,12 @@ bool ShapeEnv::evaluate(const Expr* condition) {
   return simple->is_constant() ? simple->is_true() : value_of(simple).word != 0;
 }
 
+/// 0 == -0, while code for one of them may give another sign with the other: their reciprocals tell.
+static const Expr* same_sign_of_zero(const Expr* expr, double zero, const SymFacts& facts) {
+  const Expr* reciprocal = make_expr(SymOp::truediv, {intern_real(1), expr}, &facts);
+  return make_expr(SymOp::eq, {reciprocal, intern_real(1 / zero)}, &facts);
+}
+
 /// The value of a simplified expression that facts leave open, with the guard that pins it down. A
 /// number that is computed from number arguments alone, or has a name although it is a constant, may
 /// be told without one.
@@ -258,6 +264,8 @@ SymValue ShapeEnv::value_of(const Expr* expr, bool may_be_told) {
     record_guard(make_expr(SymOp::ne, {expr, expr}, &facts_));
   } else {
     record_guard(make_expr(SymOp::eq, {expr, value_expr(*value)}, &facts_));
+    if (expr->kind == ExprKind::real && value->real() == 0)
+      record_guard(same_sign_of_zero(simplify(expr), value->real(), facts_));
   }
   return *value;
 }

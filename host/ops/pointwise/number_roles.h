@@ -16,7 +16,7 @@ bool scales(const SchemaArg& arg);
 bool bounds(const SchemaArg& arg);
 
 /// The bits of a bound among integers of a type: one that no element can reach bounds nothing, so
-/// -1 is 0 for u8, not 255. Throws UserError for an infinite one, and for NaN.
+/// -1 is 0 for u8, not 255. It is neither infinite nor NaN.
 uint64_t fitted_bound(ScalarLiteral bound, Dtype dtype);
 
 }  // namespace tenon

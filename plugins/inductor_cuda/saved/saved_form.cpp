@@ -30,7 +30,7 @@ void fields(V& v, Target& t) {
 
 namespace {
 
-constexpr loopir::SavedHead head{.magic = "inductor_cuda", .version = 5};
+constexpr loopir::SavedHead head{.magic = "inductor_cuda", .version = 6};
 
 /// Items of the members, by first item, in the order of their blocks.
 using Members = std::map<size_t, std::vector<uint64_t>>;

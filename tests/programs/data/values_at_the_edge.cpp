@@ -2,6 +2,7 @@
 // that change, derivatives at kinks and poles, numbers rounded to narrow elements.
 #include "program.h"
 
+#include <cmath>
 #include <limits>
 
 namespace tenon::programs {
@@ -159,6 +160,58 @@ TENON_PROGRAM(AFillIsRoundedToItsElements, 8) {
   });
   for (Dtype dtype : {Dtype::bf16, Dtype::f16, Dtype::f32})
     for (const Tensor& t : f(row({1, 2}).to(dtype))) run.log(t);
+}
+
+TENON_PROGRAM(AFillIsWhatItsElementsHold, 32) {
+  std::vector<std::pair<double, int64_t>> numbers = {
+      {0.1, -1}, {0.3, 200}, {2.75, 70000}, {3e5, (int64_t{1} << 33) + 5}, {-1e300, -300}};
+  for (Dtype dtype : {Dtype::u8, Dtype::i8, Dtype::i16, Dtype::i32, Dtype::i64, Dtype::f16,
+                      Dtype::bf16, Dtype::f32}) {
+    auto f = run.compile([](const Tensor& x, double real, int64_t whole) {
+      Tensor y = x.clone();
+      y.fill_(whole);
+      Tensor off = (full_like(x, real).to(Dtype::f64) - real) * 1e9;
+      return std::vector<Tensor>{off, full_like(x, whole) / 2.0, y.to(Dtype::f32) + 0,
+                                 full_like(x, whole).sum(), full_like(x, real) * row({1, 2})};
+    });
+    for (auto [real, whole] : numbers)
+      for (const Tensor& t : f(row({1, 2}).to(dtype), real, whole)) run.log(t);
+  }
+}
+
+TENON_PROGRAM(ARealNumberThatNoIntegerHoldsIsTheLowestOne, 8) {
+  auto f = run.compile([](const Tensor& x, double d) {
+    return std::pair(full_like(x, d), full_like(x, d).clamp(-1, 100000));
+  });
+  for (double d : {1e10, std::numeric_limits<double>::quiet_NaN(), 2.5, -1e300, 7.0}) {
+    auto [filled, bounded] = f(tensor({1, 2}).to(Dtype::i32), d);
+    run.log(filled, bounded);
+  }
+}
+
+TENON_PROGRAM(ARealNumberAmongIntegersHasToFit, 32) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  auto sums = run.compile([](const Tensor& x, double d) { return addcmul(x, x, x, d); });
+  auto above = run.compile([](const Tensor& x, double d) { return threshold(x, d, 7.0); });
+  auto within = run.compile([](const Tensor& x, double d) { return hardtanh(x, -1, d); });
+  auto never = run.compile([](const Tensor& x) { return threshold(x, -infinity, 7.0); });
+  for (Dtype dtype : {Dtype::i32, Dtype::i64}) {
+    Tensor x = tensor({1, -2, 3}).to(dtype);
+    for (double d : {infinity, 2.0, 1.5, -infinity, 3.0, std::nan(""), 1e17, 4.0}) {
+      run.log_error([&] { run.log(sums(x, d)); });
+      run.log_error([&] { run.log(above(x, d)); });
+      run.log_error([&] { run.log(within(x, d)); });
+    }
+    run.log_error([&] { run.log(never(x)); });
+  }
+}
+
+TENON_PROGRAM(CodeForOneZeroIsNotForTheOther, 32) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  auto given = run.compile([](const Tensor& x, double d) { return nan_to_num(x, d); });
+  auto made = run.compile([](const Tensor& x, double d) { return nan_to_num(x, d * 2); });
+  for (double d : {2.0, 3.0, -0.0, 0.0, -0.0, 4.0, 1e-310, 0.0, -0.0})
+    run.log(1 / given(row({nan, 1}), d), 1 / made(row({nan, 1}), d));
 }
 
 TENON_PROGRAM(StrictCodeRoundsDenormalNumbersAndKeepsSigns, 8) {

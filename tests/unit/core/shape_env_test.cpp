@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <thread>
 
 namespace tenon {
@@ -330,6 +331,17 @@ TEST(ShapeEnv, FloatsAreFixedByTheirValue) {
   EXPECT_EQ(env->text(env->guards()[0].condition), "zf0*2.0 < 3.0");
   EXPECT_EQ(twice.guard_float(), 1.0);
   EXPECT_EQ(env->text(env->guards()[1].condition), "zf0*2.0 == 1.0");
+}
+
+TEST(ShapeEnv, AZeroIsFixedWithItsSign) {
+  for (double zero : {0.0, -0.0}) {
+    auto env = ShapeEnv::make();
+    ShapeEnvScope scope(*env);
+    SymFloat f = env->create_float(zero, {Kind::input_value, 1, 0}, "scale");
+    EXPECT_EQ(f.guard_float(), 0);
+    EXPECT_EQ(env->text(env->guards()[1].condition),
+              std::signbit(zero) ? "1.0 / zf0 == -inf" : "1.0 / zf0 == inf");
+  }
 }
 
 TEST(ShapeEnv, ValuesOfAnotherTraceAreRefused) {
