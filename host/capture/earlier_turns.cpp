@@ -48,14 +48,15 @@ bool is_of_body(const Graph& graph, Number n) {
 
 }  // namespace
 
-// A symbol of its own for a number that is known; 0 and 1 stay what they are.
-SymInt EarlierTurns::name_of(SymInt number) {
+// A symbol of its own for a number that is known; 0 and 1 stay what they are, but for offsets.
+SymInt EarlierTurns::name_of(SymInt number, bool is_offset) {
   const Expr* known = env_.spelled_out(as_expr(number));
-  auto [at, is_new] = names_.try_emplace(known, number);
+  auto [at, is_new] = names_.try_emplace({known, is_offset}, number);
   if (!is_new) return at->second;
+  SymbolOptions options{.policy = SymbolPolicy::own, .stands_for = known};
+  options.specialize_zero = options.specialize_one = !is_offset;
   SymInt name = env_.create_symbol(*env_.int_hint(number), {SymbolSource::Kind::named_value},
-                                   env_.source_text(known),
-                                   {.policy = SymbolPolicy::own, .stands_for = known});
+                                   env_.source_text(known), options);
   return at->second = name.is_symbolic() ? name : number;
 }
 
@@ -87,21 +88,36 @@ void EarlierTurns::pass(const Node& node) {
   });
 }
 
-bool EarlierTurns::is_other_size(size_t input, size_t dim, SymInt size) const {
+// `number_of(value)`: what the value of an earlier turn has in the number's place, if anything.
+template <class F>
+bool EarlierTurns::is_other_in_turn(size_t input, SymInt number, F number_of) const {
   return std::ranges::any_of(alike_, [&](const Turn& turn) {
     const Graph& graph = *turn.graph;
     if (!turn.repeats || turn.next >= graph.nodes().size() || input >= graph.inputs().size() ||
         graph.node(turn.next).op != expected_)
       return false;
-    const Dims& sizes = graph.value(graph.inputs()[input]).meta.sizes;
-    return dim < sizes.size() && sizes[dim].word() != size.word();
+    std::optional<SymInt> before = number_of(graph.value(graph.inputs()[input]));
+    return before && before->word() != number.word();
   });
 }
 
 void EarlierTurns::name_sizes(Dims& sizes, size_t input) {
   if (alike_.empty() || !config::flags().dynamo.automatic_dynamic_shapes) return;
-  for (size_t d = 0; d < sizes.size(); ++d)
-    if (env_.int_hint(sizes[d]) && is_other_size(input, d, sizes[d])) sizes[d] = name_of(sizes[d]);
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    auto size_of = [d](const GraphValue& value) {
+      const Dims& before = value.meta.sizes;
+      return d < before.size() ? std::optional(before[d]) : std::nullopt;
+    };
+    if (env_.int_hint(sizes[d]) && is_other_in_turn(input, sizes[d], size_of))
+      sizes[d] = name_of(sizes[d]);
+  }
+}
+
+SymInt EarlierTurns::named_offset(SymInt offset, size_t input) {
+  if (alike_.empty() || !config::flags().dynamo.automatic_dynamic_shapes) return offset;
+  auto offset_of = [](const GraphValue& value) { return std::optional(value.offset); };
+  bool is_named = env_.int_hint(offset) && is_other_in_turn(input, offset, offset_of);
+  return is_named ? name_of(offset, true) : offset;
 }
 
 Number EarlierTurns::named(const NumberPlace& place, Number number) {

@@ -4,10 +4,11 @@
 // number, an index or a factor, so each would be compiled by itself. Model: a segment that begins with
 // the same operations as an earlier one of the same recording is another turn; a number in which they
 // differ is one of the body, see body_numbers.h, from the second turn on. So is a size of a tensor
-// that an earlier segment has made, as of one that grows: once two segments have been alike, what
-// follows them gets a name for it, see SymbolInfo::stands_for, and so does a number that the body has
-// computed from such sizes. Equal values have one name in a segment. So turns have equal graphs, and
-// code in common. Method: as the segment grows, the earlier ones that go another way drop out.
+// that an earlier segment has made, as of one that grows, and so is the place of a view in its memory:
+// once two segments have been alike, what follows them gets a name for it, see
+// SymbolInfo::stands_for, and so does a number that the body has computed from such sizes. Equal
+// values have one name in a segment. So turns have equal graphs, and code in common. Method: as the
+// segment grows, the earlier ones that go another way drop out.
 //
 // Threads: belongs to the thread of the recording.
 #pragma once
@@ -18,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace tenon {
@@ -38,6 +40,8 @@ class EarlierTurns {
   /// Names those of `sizes`, of what becomes input number `input` of the segment, that are others in
   /// one of them.
   void name_sizes(Dims& sizes, size_t input);
+  /// The same for where in its memory it begins.
+  SymInt named_offset(SymInt offset, size_t input);
   /// A name for a symbolic integer that is another one in one of them; the number itself where it is
   /// none.
   Number named(const NumberPlace& place, Number number);
@@ -50,12 +54,14 @@ class EarlierTurns {
     NodeId next = 0;  // the node that comes next, if it goes on alike
   };
   static void skip_assertions(Turn& turn);
-  bool is_other_size(size_t input, size_t dim, SymInt size) const;
-  SymInt name_of(SymInt number);
+  template <class F>
+  bool is_other_in_turn(size_t input, SymInt number, F number_of) const;
+  SymInt name_of(SymInt number, bool is_offset = false);
 
   ShapeEnv& env_;
   const bool looks_;
-  std::map<const Expr*, SymInt> names_;                 // of this segment, by what they stand for
+  // Of this segment, by what they stand for, and whether they are offsets.
+  std::map<std::pair<const Expr*, bool>, SymInt> names_;
   std::vector<std::shared_ptr<const Graph>> segments_;  // the last ones
   std::vector<Turn> alike_;
   OpId expected_{};

@@ -156,7 +156,8 @@ Tensor TraceInputs::add_argument(size_t index, const TracePolicy& policy) {
   for (size_t j = 0; j < index && !storage; ++j)
     if (leaves_.tensors[j]->defined() && shares_storage(*leaves_.tensors[j], real))
       storage = impl_of(argument_fakes_[j])->storage_ref;
-  return add_input(real, meta, std::move(storage), {ValueOrigin::Kind::leaf, leaf});
+  return add_input(real, meta, real.storage_offset(), std::move(storage),
+                   {ValueOrigin::Kind::leaf, leaf});
 }
 
 namespace {
@@ -190,7 +191,7 @@ struct KnownMemory {
 
 }  // namespace
 
-Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body, SizesOf sizes) {
+Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body, InGraph in_graph) {
   for (auto& [known, fake] : stand_ins.all) {
     if (!same_head(known, real)) continue;
     note_same(real, fake, body);
@@ -203,9 +204,12 @@ Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body, SizesOf s
   met.is_wrapped_number = is_wrapped_number(real);
   met.needs_grad = real.requires_grad();
   TensorMeta meta = meta_of(real);
-  meta.sizes = sizes(real, place);
+  meta.sizes = in_graph.sizes(real, place);
   meta.strides = symbolic_strides(real, meta.sizes, met);
-  Tensor fake = add_input(real, meta, std::move(storage), {ValueOrigin::Kind::implicit, place});
+  SymInt offset = real.storage_offset();
+  if (stand_ins.any_overlaps(real)) offset = in_graph.offset(offset);
+  Tensor fake =
+      add_input(real, meta, offset, std::move(storage), {ValueOrigin::Kind::implicit, place});
   impl_of(fake)->extra->wrapped_number = met.is_wrapped_number;
   return fake;
 }
@@ -234,7 +238,7 @@ void TraceInputs::lift_gradient(const Tensor& leaf, const Tensor& gradient) {
   if (std::ranges::any_of(stand_ins.all, is_it)) return;
   ValueOrigin origin = origin_of(recorder_.as_fake(leaf));  // may lift the leaf
   auto place = static_cast<uint32_t>(implicit.size());
-  add_input(gradient, meta_of(gradient),
+  add_input(gradient, meta_of(gradient), gradient.storage_offset(),
             KnownMemory{stand_ins, segment_inputs_, segment_storages_}.of(gradient),
             {ValueOrigin::Kind::implicit, place});
   implicit.push_back({.source = ImplicitInput::Source::gradient,
@@ -249,15 +253,14 @@ static bool is_lent(const Tensor& real) {
   return storage && is_exposed(*storage.get());
 }
 
-Tensor TraceInputs::add_input(const Tensor& real, const TensorMeta& meta, StorageRef storage,
-                              ValueOrigin origin) {
+Tensor TraceInputs::add_input(const Tensor& real, const TensorMeta& meta, SymInt offset,
+                              StorageRef storage, ValueOrigin origin) {
   GraphValue value;
   value.flags.requires_grad = real.requires_grad() && !any_grad_;
   const TensorMarks* marks = marks_of(real);
   value.flags.static_address =
       origin.kind == ValueOrigin::Kind::implicit || (marks && marks->static_address);
-  Tensor fake =
-      recorder_.add_input(meta, real.storage_offset(), std::move(value), std::move(storage));
+  Tensor fake = recorder_.add_input(meta, offset, std::move(value), std::move(storage));
   impl_of(fake)->ensure_extra().concrete = real;
   segment_inputs_.push_back(real);
   segment_origins_.push_back(origin);
@@ -305,10 +308,18 @@ static void set_sizes(const Tensor& fake, const Dims& sizes) {
   replace_metadata(fake, list_of(sizes), list_of(strides), sym_offset_of(fake));
 }
 
-void TraceInputs::adopt(const Tensor& fake, const Dims& sizes) {
+static void put_at(const Tensor& fake, SymInt offset) {
+  impl_of(fake)->ensure_extra().sym_offset = offset;
+  replace_metadata(fake, fake.sizes(), fake.strides(), offset);
+}
+
+void TraceInputs::adopt(const Tensor& fake, const Dims& sizes, NamedOffset named) {
   if (!std::ranges::equal(fake.sizes(), sizes, {}, &SymInt::word, &SymInt::word))
     set_sizes(fake, sizes);
   share_memory(fake, concrete_of(fake));
+  if (is_made_here(fake) || stand_ins.any_overlaps(concrete_of(fake)))
+    if (SymInt name = named(sym_offset_of(fake)); name.word() != sym_offset_of(fake).word())
+      put_at(fake, name);
   recorder_.adopt_input(fake);
   segment_inputs_.push_back(concrete_of(fake));
   segment_storages_.push_back(impl_of(fake)->storage_ref);
@@ -329,9 +340,7 @@ void TraceInputs::share_memory(const Tensor& fake, const Tensor& real) {
   bool is_elsewhere = impl_of(fake)->storage_offset != real.storage_offset();
   if (!wanted && !is_elsewhere) return;
   if (wanted) impl_of(fake)->storage_ref = std::move(wanted);
-  SymInt offset = is_elsewhere ? SymInt(real.storage_offset()) : sym_offset_of(fake);
-  impl_of(fake)->ensure_extra().sym_offset = offset;
-  replace_metadata(fake, fake.sizes(), fake.strides(), offset);
+  put_at(fake, is_elsewhere ? SymInt(real.storage_offset()) : sym_offset_of(fake));
 }
 
 void TraceInputs::set_origin(const Tensor& fake, ValueOrigin origin) {

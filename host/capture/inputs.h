@@ -45,14 +45,19 @@ class TraceInputs {
   /// What is known of the call, for its guards.
   GuardedCall recorded_call() const;
 
-  /// What the sizes of a captured tensor are in the graph.
-  using SizesOf = FunctionRef<Dims(const Tensor& real, uint32_t slot)>;
+  /// What the offset of an input, where it begins in its memory, is in the graph.
+  using NamedOffset = FunctionRef<SymInt(SymInt)>;
+  /// What a captured tensor is in the graph.
+  struct InGraph {
+    FunctionRef<Dims(const Tensor& real, uint32_t slot)> sizes;
+    NamedOffset offset;
+  };
   /// The fake for a captured tensor; `real` is the caller's own handle.
-  Tensor lift(const Tensor& real, const detail::Body& body, SizesOf sizes);
+  Tensor lift(const Tensor& real, const detail::Body& body, InGraph in_graph);
   /// The fake for a tensor that an operation outside of the graph has made.
   Tensor fake_for_result(const Tensor& real);
   /// A value of an earlier segment becomes an input of this one, as the tensor of these sizes.
-  void adopt(const Tensor& fake, const Dims& sizes);
+  void adopt(const Tensor& fake, const Dims& sizes, NamedOffset named);
   /// Where later runs find a fake that outlives its segment.
   void set_origin(const Tensor& fake, ValueOrigin origin);
   /// The fake for a captured tensor that the body has named in an earlier segment.
@@ -108,7 +113,7 @@ class TraceInputs {
 
  private:
   Tensor add_argument(size_t index, const TracePolicy& policy);
-  Tensor add_input(const Tensor& real, const TensorMeta& meta, StorageRef storage,
+  Tensor add_input(const Tensor& real, const TensorMeta& meta, SymInt offset, StorageRef storage,
                    ValueOrigin origin);
   void note_same(const Tensor& real, const Tensor& fake, const detail::Body& body);
   void share_memory(const Tensor& fake, const Tensor& real);

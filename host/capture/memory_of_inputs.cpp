@@ -26,6 +26,12 @@ Tensor StandIns::real_of(const Tensor& fake) const {
   return Tensor();
 }
 
+bool StandIns::any_overlaps(const Tensor& real) const {
+  return std::ranges::any_of(all, [&](const auto& known) {
+    return !same_head(known.first, real) && may_overlap(known.first, real);
+  });
+}
+
 void StandIns::forget(std::span<const Tensor> reals) {
   std::erase_if(all, [&](const auto& known) {
     return std::ranges::any_of(reals, [&](const Tensor& t) { return same_head(t, known.first); });

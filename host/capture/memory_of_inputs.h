@@ -18,6 +18,8 @@ struct StandIns {
   Tensor fake_of(const Tensor& real) const;
   /// What the fake stands for; undefined where there is nothing.
   Tensor real_of(const Tensor& fake) const;
+  /// Whether one that the body has named shares elements with it, and is another.
+  bool any_overlaps(const Tensor& real) const;
   /// Where the body names these real tensors again, they are others.
   void forget(std::span<const Tensor> reals);
 };

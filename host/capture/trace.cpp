@@ -102,19 +102,22 @@ void Trace::set_hooks() {
     run_outside(call, runs_between_segments(call));
     return true;
   };
-  recorder_.lift = [this](const Tensor& real) {
+  auto named = [this](SymInt offset) {
+    return turns_.named_offset(offset, recorder_.graph().inputs().size());
+  };
+  recorder_.lift = [this, named](const Tensor& real) {
     auto sizes = [this](const Tensor& t, uint32_t slot) {
       return numbers_.sizes_of(t, slot, n_steps_);
     };
-    return inputs_.lift(real, *body_, sizes);
+    return inputs_.lift(real, *body_, {sizes, named});
   };
-  recorder_.adopt = [this](const Tensor& fake) {
+  recorder_.adopt = [this, named](const Tensor& fake) {
     if (aliases_.adopt(fake, recorder_)) return true;
     if (!concrete_of(fake).defined()) return false;
     symbols_.renew_sizes(fake);
     Dims sizes = meta_of(fake).sizes;
     if (inputs_.is_made_here(fake)) turns_.name_sizes(sizes, recorder_.graph().inputs().size());
-    inputs_.adopt(fake, sizes);
+    inputs_.adopt(fake, sizes, named);
     return true;
   };
   recorder_.on_data_dependent = [this](const CallArgs& call) {

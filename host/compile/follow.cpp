@@ -120,10 +120,11 @@ void follow(Site& site, Entry& first, const Leaves& leaves, const Body& body, Ca
   auto others = [&] { return versions.others(); };
   std::shared_ptr<const SegmentCode> like_it;
   Eager part_is_eager = Eager::none;
-  auto find = [&](const Segment& segment, std::span<const int64_t> symbols) {
+  auto find = [&](const Segment& segment, std::span<const int64_t> symbols,
+                  const std::vector<Overlap>& overlaps) {
     const SegmentCode* code = segment.code.get();
-    if (!code->serves(symbols, segment.overlaps)) {
-      like_it = code_of_equal(site, segment, symbols);
+    if (!code->serves(symbols, overlaps)) {
+      like_it = code_of_equal(site, segment, symbols, overlaps);
       code = like_it.get();
     }
     if (code && code->because != Eager::none) part_is_eager = code->because;

@@ -7,6 +7,7 @@
 #include "compile/tape_pieces.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
+#include "core/inline_vector.h"
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_simplify.h"
 #include "graph/hash.h"
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace tenon {
 
@@ -40,8 +42,9 @@ const Expr* over_known(const Expr* condition, const ShapeEnv& env,
 // had decided on or asserted, which lowering relies on: conditions over the symbols of the graph
 // that are known before it runs. What its own nodes compute, it asserts itself. The code does not
 // depend on symbols that the graph lacks, so it holds as soon as there are values for them that fit,
-// such as those of the recorded run. Nothing when that cannot be told.
-std::optional<SymProgram> segment_conditions(const Graph& graph, const Artifact& artifact) {
+// such as those of the recorded run. Nothing when that cannot be told. The outputs are `distances`.
+std::optional<SymProgram> segment_conditions(const Graph& graph, const Artifact& artifact,
+                                             std::span<const Expr* const> distances) {
   const ShapeEnv& env = *graph.shape_env;
   std::vector<const Expr*> known, computed, conditions = artifact.guards;
   for (const SymbolBinding& b : graph.symbols)
@@ -60,7 +63,34 @@ std::optional<SymProgram> segment_conditions(const Graph& graph, const Artifact&
     if (!own) return std::nullopt;
     conditions.push_back(own);
   }
-  return SymProgram::compile(known, conditions);
+  return SymProgram::compile(known, conditions, distances);
+}
+
+// How far apart inputs that overlap begin, which code that writes one of them computes with: over the
+// symbols of the graph, where it says so. The places of views that turns of a loop take are symbols.
+std::vector<const Expr*> distances_in(const Graph& graph, std::span<const Overlap> overlaps) {
+  auto first_byte = [](const GraphValue& v) {
+    return v.offset * static_cast<int64_t>(itemsize(v.meta.dtype));
+  };
+  auto is_known = [&](const Expr* symbol) {
+    return std::ranges::find(graph.symbols, symbol, &SymbolBinding::symbol) !=
+               graph.symbols.end() &&
+           graph.shape_env->info(symbol).is_known_before_run();
+  };
+  auto has_value = [&](SymInt v, int64_t bytes) {
+    return graph.shape_env->int_hint(v) == bytes &&
+           std::ranges::all_of(free_symbols(as_expr(v)), is_known);
+  };
+  std::vector<const Expr*> distances;
+  for (const Overlap& o : overlaps) {
+    const GraphValue &a = graph.value(graph.inputs()[o.first]),
+                     &b = graph.value(graph.inputs()[o.second]);
+    SymInt bytes = o.bytes;
+    if (a.alias_group && a.alias_group == b.alias_group)
+      if (SymInt told = first_byte(b) - first_byte(a); has_value(told, o.bytes)) bytes = told;
+    distances.push_back(as_expr(bytes));
+  }
+  return distances;
 }
 
 }  // namespace
@@ -71,16 +101,23 @@ static bool is_cast_like(const AutocastState& made_for) {
   return casts ? same_casts(made_for, autocast_in_effect()) : !made_for.is_on();
 }
 
+// What runs op by op reads and writes the inputs themselves, wherever they lie.
 bool SegmentCode::serves(std::span<const int64_t> symbols, std::span<const Overlap> found) const {
-  return is_cast_like(autocast) && conditions && conditions->check(symbols) &&
-         std::ranges::equal(overlaps, found);
+  if (!is_cast_like(autocast) || !conditions) return false;
+  if (because != Eager::none || (found.empty() && overlaps.empty()))
+    return conditions->check(symbols);
+  auto pair = [](const Overlap& o) { return std::pair(o.first, o.second); };
+  InlineVector<int64_t, 16> distances(overlaps.size());
+  return conditions->run(symbols, {distances.data(), distances.size()}) &&
+         std::ranges::equal(overlaps, found, {}, pair, pair) &&
+         std::ranges::equal(distances, found, {}, {}, &Overlap::bytes);
 }
 
 namespace {
 
 using KnownCode = std::vector<std::shared_ptr<const SegmentCode>>;
 
-// The code that serves comes to the front.
+// The code that serves comes to the front, but not before what is compiled.
 std::shared_ptr<const SegmentCode> find_in(KnownCode& known, const Graph& graph,
                                            std::span<const int64_t> syms,
                                            const std::vector<Overlap>& overlaps) {
@@ -88,6 +125,7 @@ std::shared_ptr<const SegmentCode> find_in(KnownCode& known, const Graph& graph,
     return code->serves(syms, overlaps) && structurally_equal(*code->graph, graph);
   });
   if (found == known.end()) return nullptr;
+  if ((*found)->because != Eager::none) return *found;
   std::rotate(known.begin(), found, found + 1);
   return known.front();
 }
@@ -99,12 +137,23 @@ std::shared_ptr<const SegmentCode> known_code(Site& site, const Graph& graph,
   return known == site.segments.end() ? nullptr : find_in(known->second, graph, syms, overlaps);
 }
 
+// Versions of an equal graph that would serve, did their inputs overlap so.
+int64_t n_for_other_overlaps(Site& site, const Graph& graph, std::span<const int64_t> syms) {
+  auto known = site.segments.find(structural_hash(graph));
+  if (known == site.segments.end()) return 0;
+  return std::ranges::count_if(known->second, [&](const auto& code) {
+    return code->because == Eager::none && is_cast_like(code->autocast) &&
+           code->conditions->check(syms) && structurally_equal(*code->graph, graph);
+  });
+}
+
 }  // namespace
 
 std::shared_ptr<const SegmentCode> code_of_equal(Site& site, const Segment& segment,
-                                                 std::span<const int64_t> syms) {
+                                                 std::span<const int64_t> syms,
+                                                 const std::vector<Overlap>& overlaps) {
   std::lock_guard lock(site.changing);
-  return known_code(site, *segment.graph, syms, segment.overlaps);
+  return known_code(site, *segment.graph, syms, overlaps);
 }
 
 namespace {
@@ -112,7 +161,7 @@ namespace {
 // One structure may have several versions, of which those that served longest ago go.
 void keep_code(Site& site, const std::shared_ptr<const SegmentCode>& code) {
   KnownCode& known = site.segments[structural_hash(*code->graph)];
-  known.insert(known.begin(), code);
+  known.insert(code->because == Eager::none ? known.begin() : known.end(), code);
   constexpr size_t most_versions = 16;
   if (known.size() > most_versions) known.pop_back();
   // Courses keep the code of their segments; what is forgotten here is compiled again at worst.
@@ -140,18 +189,22 @@ std::shared_ptr<const SegmentCode> segment_code(Site& site, const std::shared_pt
                                                 std::span<const int64_t> syms,
                                                 const std::vector<Overlap>& overlaps,
                                                 std::optional<size_t> place) {
+  int64_t n_alike = 0;
   {
     std::lock_guard lock(site.changing);
     if (auto found = known_code(site, *graph, syms, overlaps)) return found;
+    n_alike = n_for_other_overlaps(site, *graph, syms);
   }
   // What runs op by op only while a stance says so must not serve later.
   bool is_for_now = compiles_nothing_new();
-  bool is_compiled = !is_for_now && (!place || may_compile_segment(site, *place));
+  bool is_compiled = !is_for_now && (!place || may_compile_segment(site, *place, n_alike));
   std::lock_guard lock(site.changing);
   if (auto found = known_code(site, *graph, syms, overlaps)) return found;
   MadeCode made =
       is_compiled ? make_code(site, graph, place.value_or(0)) : MadeCode{op_by_op(graph), false};
-  auto conditions = is_for_now ? std::nullopt : segment_conditions(*graph, *made.artifact);
+  auto conditions =
+      is_for_now ? std::nullopt
+                 : segment_conditions(*graph, *made.artifact, distances_in(*graph, overlaps));
   Eager because = made.is_compiled || is_for_now ? Eager::none
                   : is_compiled                  ? Eager::suppressed_error
                                                  : Eager::recompile_limit;

@@ -23,9 +23,10 @@ std::shared_ptr<const SegmentCode> segment_code(detail::Site& site,
                                                 std::span<const int64_t> syms,
                                                 const std::vector<Overlap>& overlaps,
                                                 std::optional<size_t> place = {});
-/// Code that an equal segment has and that serves this one, or null.
+/// Code that an equal segment has and that serves this one, with inputs that overlap so, or null.
 std::shared_ptr<const SegmentCode> code_of_equal(detail::Site& site, const Segment& segment,
-                                                 std::span<const int64_t> syms);
+                                                 std::span<const int64_t> syms,
+                                                 const std::vector<Overlap>& overlaps);
 void run_segment(const SegmentCode& code, std::span<detail::TensorHead*> inputs,
                  std::span<const int64_t> syms, std::span<Tensor> outputs);
 

@@ -291,7 +291,7 @@ Miss what_to_do(Site& site, const Leaves& leaves, FunctionRef<bool()> has_come,
 
 bool compiles_nothing_new() { return eager_for_now() != Eager::none; }
 
-bool may_compile_segment(Site& site, size_t place) {
+bool may_compile_segment(Site& site, size_t place, int64_t n_alike) {
   WaitingEvents waiting;
   std::lock_guard lock(site.changing);
   bool is_second = site.versions.size() > 0 && site.segment_versions[place] > 0;
@@ -301,7 +301,8 @@ bool may_compile_segment(Site& site, size_t place) {
   int64_t limit = config::flags().dynamo.recompile_limit;
   Choice then = config::flags().capture.on_limit;
   bool is_error = config::flags().dynamo.fail_on_recompile_limit_hit || then == "error";
-  if (site.segment_versions[place]++ < limit || !(is_error || then == "eager")) return true;
+  int64_t n_before = std::max(site.segment_versions[place]++, n_alike);
+  if (n_before < limit || !(is_error || then == "eager")) return true;
   std::string text = message(
       "segment {} of callable {} was compiled {} times, the limit dynamo.recompile_limit is {}; "
       "further kinds of it run op by op: keep what it does alike from call to call, or raise the "

@@ -57,8 +57,9 @@ bool compiles_nothing_new();
 
 /// Counts a version of the segment at this place of the body. False where it runs op by op instead,
 /// since dynamo.recompile_limit is reached there and capture.on_limit says so; throws where that is
-/// an error, and where a second version is one.
-bool may_compile_segment(detail::Site& site, size_t place);
+/// an error, and where a second version is one. `n_alike`: versions of an equal segment, at any place,
+/// that would serve, were it not for where their inputs lie.
+bool may_compile_segment(detail::Site& site, size_t place, int64_t n_alike);
 
 /// Throws where more inputs share memory, of which some is written, than
 /// functorch._max_aliased_inputs_with_dynamic_shapes_enabled allows; for symbolic sizes.

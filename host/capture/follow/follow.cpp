@@ -103,7 +103,10 @@ bool Follower::takes(const CallArgs& call) {
   if (is_off_path_) return false;
   // An assertion is no step of a path: the numbers of this run answer it.
   if (call.op->id == OpId::aten__assert_scalar_default) return run_meta(call), true;
-  auto fits = [&] { return !walk_.leaves_break_out() && walk_.at().fits_step(call); };
+  // What runs as it is is no step, even if it is the same operation.
+  auto fits = [&] {
+    return !is_uncompiled() && !walk_.leaves_break_out() && walk_.at().fits_step(call);
+  };
   if (fits()) return answer(call), true;
   if (runs_outside(call)) return true;
   const OpEntry& op = *call.op;

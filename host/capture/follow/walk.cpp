@@ -125,10 +125,11 @@ bool Walk::ends_segment(const SegmentCalls& calls) {
   if (part.end_step != at_.next_step() || !gives_what_is_held(part) || !finds_inputs(part) ||
       !has_requests_of(part))
     return false;
-  if (part.segment->writes && overlaps_of(inputs_of(part)) != part.segment->overlaps) return false;
+  std::vector<Overlap> overlaps;
+  if (part.segment->writes) overlaps = overlaps_of(inputs_of(part));
   symbols_.clear();
   path().frames().add_symbols(at_.frame(), n_run_, symbols_);
-  code_ = calls.find(*part.segment, symbols_.span());
+  code_ = calls.find(*part.segment, symbols_.span(), overlaps);
   return code_ != nullptr;
 }
 

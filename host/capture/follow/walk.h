@@ -16,9 +16,11 @@ namespace tenon {
 
 /// What a walk asks of the code of segments.
 struct SegmentCalls {
-  /// Code of the segment, or of one like it, that serves these symbols, or null. It lives until the
-  /// next is asked for.
-  FunctionRef<const SegmentCode*(const Segment&, std::span<const int64_t> symbols)> find;
+  /// Code of the segment, or of one like it, that serves these symbols and inputs that overlap so, or
+  /// null. It lives until the next is asked for.
+  FunctionRef<const SegmentCode*(const Segment&, std::span<const int64_t> symbols,
+                                 const std::vector<Overlap>& overlaps)>
+      find;
   FunctionRef<void(const SegmentCode&, std::span<detail::TensorHead*> inputs,
                    std::span<const int64_t> symbols, std::span<Tensor> outputs)>
       run;

@@ -132,6 +132,19 @@ TENON_PROGRAM(ABodyGoesThroughTheScopeOrNot, 12) {
   for (int i = 0; i < 12; ++i) run.log(f(row({float(i % 4), 2}), i % 3 == 1));
 }
 
+// The operation behind the scope is one that the scope does, too, now and then.
+TENON_PROGRAM(AScopeDoesWhatComesBehindIt, 12) {
+  auto f = run.compile([](const Tensor& x, bool twice) {
+    Tensor y = x * 2.0, z;
+    {
+      NoCompile here;
+      z = twice ? y.sin() : y;
+    }
+    return y.sin() + z;
+  });
+  for (int i = 0; i < 12; ++i) run.log(f(row({float(i), 2}), i % 4 == 3));
+}
+
 // The program reads what the scope has made at once.
 TENON_PROGRAM(NumbersOfAScope, 8) {
   auto f = run.compile([](const Tensor& x) {
