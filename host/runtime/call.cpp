@@ -419,6 +419,14 @@ void require_changes_are_seen(const Site& site) {
       display_name(site));
 }
 
+void require_views_are_seen(const Site& site) {
+  require(!site.skips_bodies(), ErrorCode::unsupported,
+          "the body of callable {} returns a span, a text view or a pointer to a part of its "
+          "arguments, "
+          "and is stated pure; return the part by value, or leave out Options::pure",
+          display_name(site));
+}
+
 void fail_null_callable() {
   fail(
       "compile() was given a null pointer or an empty function; expected something to call: a "

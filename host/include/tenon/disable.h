@@ -182,6 +182,19 @@ R as_of_caller(std::remove_reference_t<R>& result, const F& place_of) {
   }
 }
 
+/// Aims shared pointers in a result at the caller's objects, where they point to copies.
+template <class T>
+void rejoin(T& part, PointerRejoiner& rejoiner) {
+  if constexpr (is_instance<T, std::shared_ptr>)
+    rejoiner.pointer(part);
+  else if constexpr (is_instance<T, std::optional>) {
+    if (part) rejoin(*part, rejoiner);
+  } else if constexpr (is_instance<T, std::pair> || is_instance<T, std::tuple>)
+    std::apply([&](auto&... e) { (rejoin(e, rejoiner), ...); }, part);
+  else if constexpr (is_container<T> && elements_are_assigned<T> && requires { part.begin(); })
+    for (auto& e : part) rejoin(e, rejoiner);
+}
+
 /// Calls `fn` outside of what is being recorded.
 template <class F, class... A>
 decltype(auto) call_disabled(const F& fn, const DisableOptions& options, std::source_location where,
@@ -231,6 +244,8 @@ decltype(auto) call_disabled(const F& fn, const DisableOptions& options, std::so
   } else {
     Result result = run();
     give_back();
+    PointerRejoiner rejoiner(copier.objects);
+    rejoin(result, rejoiner);
     return result;
   }
 }

@@ -13,6 +13,8 @@
 // captured ones. TENON_OPAQUE(Type), outside of all namespaces, makes another type opaque.
 #pragma once
 
+#include <tenon/detail/fields.h>
+#include <tenon/detail/shared_nodes.h>
 #include <tenon/detail/std_math.h>
 #include <tenon/tensor.h>
 
@@ -147,76 +149,6 @@ inline constexpr bool is_opaque = false;
 
 namespace detail {
 
-struct AnyField {
-  template <class T>
-  operator T() const;  // NOLINT: only its type is used
-};
-
-template <class T, class... Fields>
-constexpr size_t count_fields() {
-  if constexpr (requires { T{Fields{}..., AnyField{}}; } && sizeof...(Fields) < 17)
-    return count_fields<T, Fields..., AnyField>();
-  else
-    return sizeof...(Fields);
-}
-
-template <size_t>
-using AnyFieldAt = AnyField;
-/// Whether a struct can be made from these fields with `{}` between them.
-template <class T, size_t... before, size_t... after>
-consteval bool is_made_around(std::index_sequence<before...>, std::index_sequence<after...>) {
-  return requires { T{AnyFieldAt<before>{}..., {}, AnyFieldAt<after>{}...}; };
-}
-/// Whether a struct of `n` fields has a C array among them: count_fields() counts its elements, while
-/// one `{}` stands for all of them.
-template <class T, size_t... i>
-consteval bool has_c_array(std::index_sequence<i...>) {
-  constexpr size_t n = sizeof...(i);
-  return (... || (is_made_around<T>(std::make_index_sequence<i>(), std::index_sequence<>()) &&
-                  !is_made_around<T>(std::make_index_sequence<i>(),
-                                     std::make_index_sequence<n - 1 - i>())));
-}
-/// Named in the compiler's message where a field is a C array.
-template <class T>
-struct use_std_array_in_place_of_the_C_array_in;
-
-template <class T, class V>
-void visit_fields(T& v, V& visitor) {
-  using U = std::remove_const_t<T>;
-  constexpr size_t n = count_fields<U>();
-  constexpr bool has_array = has_c_array<U>(std::make_index_sequence<n>());
-  if constexpr (has_array) static_assert(sizeof(use_std_array_in_place_of_the_C_array_in<U>) > 0);
-  static_assert(has_array || n <= 16, "a struct with more than 16 fields needs TENON_TREE");
-  static_assert(
-      n > 0 || std::is_empty_v<U>,
-      "the fields of a struct are found only where each can be made without arguments; add "
-      "TENON_TREE or TENON_OPAQUE to the struct");
-#define TENON_FIELDS(count, ...)   \
-  else if constexpr (n == count) { \
-    auto& [__VA_ARGS__] = v;       \
-    visitor.fields(__VA_ARGS__);   \
-  }
-  if constexpr (n == 0 || has_array) {
-  }
-  TENON_FIELDS(1, a)
-  TENON_FIELDS(2, a, b)
-  TENON_FIELDS(3, a, b, c)
-  TENON_FIELDS(4, a, b, c, d)
-  TENON_FIELDS(5, a, b, c, d, e)
-  TENON_FIELDS(6, a, b, c, d, e, f)
-  TENON_FIELDS(7, a, b, c, d, e, f, g)
-  TENON_FIELDS(8, a, b, c, d, e, f, g, h)
-  TENON_FIELDS(9, a, b, c, d, e, f, g, h, i)
-  TENON_FIELDS(10, a, b, c, d, e, f, g, h, i, j)
-  TENON_FIELDS(11, a, b, c, d, e, f, g, h, i, j, k)
-  TENON_FIELDS(12, a, b, c, d, e, f, g, h, i, j, k, l)
-  TENON_FIELDS(13, a, b, c, d, e, f, g, h, i, j, k, l, m)
-  TENON_FIELDS(14, a, b, c, d, e, f, g, h, i, j, k, l, m, o)
-  TENON_FIELDS(15, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p)
-  TENON_FIELDS(16, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q)
-#undef TENON_FIELDS
-}
-
 template <class T>
 inline constexpr bool is_scalar_leaf = false;
 template <class T>
@@ -270,9 +202,11 @@ inline constexpr bool is_list =
     is_instance<T, std::vector> || is_std_array<T> || is_instance<T, std::deque> ||
     is_instance<T, std::list> || is_instance<T, std::set>;
 template <class T>
-inline constexpr bool is_view = false;
+inline constexpr bool is_span = false;
 template <class T, size_t N>
-inline constexpr bool is_view<std::span<T, N>> = true;
+inline constexpr bool is_span<std::span<T, N>> = true;
+template <class T>
+inline constexpr bool is_view = is_span<T>;
 template <class T>
 inline constexpr bool is_view<List<T>> = true;
 template <>
@@ -302,6 +236,7 @@ template <class T>
 struct ByReference {
   T* object;
   ByReference(T& t) : object(&t) {}        // NOLINT: made from an argument
+  ByReference(T&& t) : object(&t) {}       // NOLINT: likewise
   operator T&() const { return *object; }  // NOLINT: handed on as one
 };
 template <class T>
@@ -354,6 +289,32 @@ struct add_TENON_TREE_or_TENON_OPAQUE_to;
 template <class T, class V>
 void visit_tree(T& v, V& visitor);
 
+/// A part of a value. Parts lie within it; what a reference among them refers to lies elsewhere and is
+/// the program's own, which visitors with a count `outside` are told.
+template <class Whole, class T, class V>
+void visit_part(const Whole& whole, T& part, V& visitor) {
+  [[maybe_unused]] const bool is_outside = reinterpret_cast<uintptr_t>(std::addressof(part)) -
+                                               reinterpret_cast<uintptr_t>(std::addressof(whole)) >=
+                                           sizeof(Whole);
+  if constexpr (requires { visitor.outside; }) visitor.outside += is_outside;
+  if constexpr (requires { visitor.reference(part); })
+    if (is_outside) visitor.reference(part);
+  visit_tree(part, visitor);
+  if constexpr (requires { visitor.outside; }) visitor.outside -= is_outside;
+}
+
+/// What a pointer or an optional holds. A node of a graph of shared pointers is visited once.
+template <class P, class V>
+void visit_pointee(P& p, V& visitor) {
+  if constexpr (is_instance<std::remove_const_t<P>, std::shared_ptr> &&
+                requires { visitor.shared_nodes; }) {
+    using Node = std::remove_const_t<typename P::element_type>;
+    if constexpr (!std::derived_from<Node, Tensor> && !std::is_arithmetic_v<Node>)
+      return visit_node(p.get(), visitor, [&] { visit_tree(*p, visitor); });
+  }
+  visit_tree(*p, visitor);
+}
+
 template <class V>
 struct EachField {
   V& visitor;
@@ -369,6 +330,7 @@ struct EachField {
 template <class T, class V>
 void visit_tree(T& v, V& visitor) {
   using U = std::remove_const_t<T>;
+  if constexpr (requires { visitor.place(v); }) visitor.place(v);
   if constexpr (has_no_places<U> && requires { visitor.whole(v); }) {
     visitor.whole(v);
   } else if constexpr (std::derived_from<U, Tensor>) {
@@ -394,9 +356,12 @@ void visit_tree(T& v, V& visitor) {
   } else if constexpr (std::is_arithmetic_v<U> || std::is_enum_v<U>) {
     visitor.number(v);
   } else if constexpr (std::is_same_v<U, std::string> || std::is_same_v<U, std::string_view>) {
+    if constexpr (requires { visitor.view(v); }) visitor.view(v);
     visitor.text(v);
   } else if constexpr (std::is_same_v<U, const char*>) {
-    visitor.text(v);
+    if constexpr (requires { visitor.view(v); }) visitor.view(v);
+    visitor.shape(v ? 1 : 0);
+    if (v) visitor.text(v);
   } else if constexpr (requires { tree_trait<U>::visit(v, visitor); }) {
     tree_trait<U>::visit(v, visitor);
   } else if constexpr (requires { v.tenon_visit_tree(visitor); }) {
@@ -404,11 +369,13 @@ void visit_tree(T& v, V& visitor) {
   } else if constexpr (is_by_reference<U>) {
     visit_tree(*v.object, visitor);
   } else if constexpr (Opaque<U> || points_to_opaque<U>) {
+    if constexpr (requires { visitor.view(v); }) visitor.view(v);
     visitor.opaque(address_of(v));
   } else if constexpr (std::is_same_v<U, std::vector<bool>>) {
     visitor.shape(v.size());
     for (bool e : v) visitor.number(e);
   } else if constexpr (is_list<U> || is_view<U>) {
+    if constexpr (requires { visitor.view(v); }) visitor.view(v);
     visitor.shape(v.size());
     for (auto& e : v) visit_tree(e, visitor);
   } else if constexpr (is_instance<U, std::map>) {
@@ -419,25 +386,25 @@ void visit_tree(T& v, V& visitor) {
     }
   } else if constexpr (is_instance<U, std::unordered_map>) {
     visitor.shape(v.size());
-    std::map<typename U::key_type, decltype(&v.begin()->second)> ordered;
-    for (auto& [key, e] : v) ordered.emplace(key, &e);
-    for (auto& [key, e] : ordered) {
-      visit_tree(key, visitor);
-      visit_tree(*e, visitor);
+    std::map<typename U::key_type, decltype(&*v.begin())> ordered;
+    for (auto& entry : v) ordered.emplace(entry.first, &entry);
+    for (auto& [key, entry] : ordered) {
+      visit_tree(entry->first, visitor);
+      visit_tree(entry->second, visitor);
     }
   } else if constexpr (is_instance<U, std::optional> || is_smart_pointer<U>) {
     visitor.shape(v ? 1 : 0);
     if constexpr (requires { visitor.pointer(v); }) visitor.pointer(v);
     if constexpr (!is_smart_pointer<U> || !requires { V::stays_in_object; })
-      if (v) visit_tree(*v, visitor);
+      if (v) visit_pointee(v, visitor);
   } else if constexpr (is_instance<U, std::variant>) {
     visitor.shape(v.index());
     std::visit([&](auto& e) { visit_tree(e, visitor); }, v);
   } else if constexpr (is_instance<U, std::pair>) {
-    visit_tree(v.first, visitor);
-    visit_tree(v.second, visitor);
+    visit_part(v, v.first, visitor);
+    visit_part(v, v.second, visitor);
   } else if constexpr (decltype(derives_from_tuple(&v))::value) {
-    std::apply([&](auto&... e) { (visit_tree(e, visitor), ...); }, as_tuple(v));
+    std::apply([&](auto&... e) { (visit_part(v, e, visitor), ...); }, as_tuple(v));
   } else if constexpr (std::is_same_v<U, std::monostate>) {
   } else if constexpr (std::is_aggregate_v<U> && !std::is_array_v<U>) {
     EachField<V> each{visitor};
@@ -451,6 +418,7 @@ void visit_tree(T& v, V& visitor) {
 
 /// A visitor that tensors alone matter to: what it says of them and of scalars is its own.
 struct TensorVisitor {
+  SharedNodes* shared_nodes = nullptr;
   template <class T>
   void sym(const T&) {}
   template <class T>
@@ -461,23 +429,23 @@ struct TensorVisitor {
   void shape(uint64_t) {}
 };
 
-template <class V, class... Fields>
-void visit_each(V& visitor, Fields&... fields) {
-  (visit_tree(fields, visitor), ...);
+template <class Whole, class V, class... Fields>
+void visit_each(const Whole& whole, V& visitor, Fields&... fields) {
+  (visit_part(whole, fields, visitor), ...);
 }
 
 }  // namespace detail
 }  // namespace tenon
 
 /// Lists the fields of a class for tenon::compile, inside of it.
-#define TENON_TREE(Type, ...)                          \
-  template <class Visitor>                             \
-  void tenon_visit_tree(Visitor& visitor) {            \
-    ::tenon::detail::visit_each(visitor, __VA_ARGS__); \
-  }                                                    \
-  template <class Visitor>                             \
-  void tenon_visit_tree(Visitor& visitor) const {      \
-    ::tenon::detail::visit_each(visitor, __VA_ARGS__); \
+#define TENON_TREE(Type, ...)                                 \
+  template <class Visitor>                                    \
+  void tenon_visit_tree(Visitor& visitor) {                   \
+    ::tenon::detail::visit_each(*this, visitor, __VA_ARGS__); \
+  }                                                           \
+  template <class Visitor>                                    \
+  void tenon_visit_tree(Visitor& visitor) const {             \
+    ::tenon::detail::visit_each(*this, visitor, __VA_ARGS__); \
   }
 /// Hands values of this type to compiled callables as they are. Outside of all namespaces.
 #define TENON_OPAQUE(...) \

@@ -6,6 +6,7 @@
 #include <tenon/detail/copy_tree.h>
 #include <tenon/detail/leaves.h>
 #include <tenon/detail/result_value.h>
+#include <tenon/detail/result_views.h>
 
 #include <algorithm>
 #include <functional>
@@ -117,15 +118,25 @@ void check_parameter() {
 
 /// Throws UserError for a callable that is stated pure, whose hits do not run the body.
 TENON_API void require_changes_are_seen(const Site& site);
+TENON_API void require_views_are_seen(const Site& site);
 
 /// The argument for a parameter of type P. What cannot be copied is moved: an object serves one run of
 /// the body.
 template <class P, class Kept>
 decltype(auto) hand_over(Kept& kept) {
-  if constexpr (std::is_reference_v<P> || is_copied<P>)
+  if constexpr (is_by_reference<Kept> && std::is_rvalue_reference_v<P>)
+    return static_cast<P>(*kept.object);
+  else if constexpr (std::is_reference_v<P> || is_copied<P>)
     return static_cast<P>(kept);
   else
     return P(std::move(kept));
+}
+
+/// Has spans copied, each array once.
+template <class Args>
+void copy_spans(const Args& args, TreeCopier& copier) {
+  copier.copies_spans = true;
+  visit_tree(args, copier.shown);
 }
 
 /// One call with parameters of known types: the arguments, the result, and how to run the body.
@@ -141,13 +152,17 @@ struct CallFrame {
   std::optional<Stored> eager_result, traced_result;
   using Copies = std::tuple<decltype(own_argument<P>(std::declval<const StoredArg<P>&>(),
                                                      std::declval<TreeCopier&>()))...>;
-  static constexpr bool may_assign = (... || may_be_assigned_through<std::remove_cvref_t<P>>());
-  /// What the body has changed in the caller's objects, and the copies that hold it.
-  struct Changes {
-    std::vector<CopiedObject> objects;
-    std::optional<Copies> copies = {};
+  static constexpr bool may_assign =
+      (... || (is_left_over<P> || may_be_assigned_through<std::remove_cvref_t<P>>()));
+  static constexpr bool may_show = sizeof...(P) > 0 && may_show_others<Stored>();
+  /// What the body gets in place of the arguments: it has changed some, and the result may show them.
+  struct Given {
+    TreeCopier copier;
+    std::optional<Copies> copies;
+    std::vector<CopiedObject> changed;
+    ResultViews views;
   };
-  std::conditional_t<may_assign, std::optional<Changes>, std::monostate> changes = {};
+  std::conditional_t<may_assign || may_show, std::optional<Given>, std::monostate> given = {};
 
   template <class Args>
   static Stored invoke(F& fn, Args& args) {
@@ -165,53 +180,105 @@ struct CallFrame {
   static void run(void* self, const Tensor* tensors, const Number* numbers, ResultTensors& outputs,
                   Leaves& plain_outputs) {
     auto& frame = *static_cast<CallFrame*>(self);
-    TreeCopier copier;
-    Copies copies =
-        std::apply([&](const StoredArg<P>&... a) { return Copies(own_argument<P>(a, copier)...); },
-                   frame.args);
-    LeafWriter writer(tensors, numbers);
-    visit_tree(copies, writer);
-    if constexpr (may_assign) frame.watch(copies, copier);
-    Stored& result = frame.traced_result.emplace(invoke(frame.fn, copies));
+    if constexpr (may_assign || may_show) {
+      Given& copied = frame.given.emplace();
+      EndCopies end{frame};
+      copy_spans(frame.args, copied.copier);
+      std::apply(
+          [&](const StoredArg<P>&... a) {
+            copied.copies.emplace(own_argument<P>(a, copied.copier)...);
+          },
+          frame.args);
+      CopyWriter writer(tensors, numbers);
+      visit_tree(*copied.copies, writer);
+      frame.add_left_overs(copied);
+      copied.copier.take_prints();
+      frame.run_on(*copied.copies, outputs, plain_outputs);
+      end.by_exception = false;
+      CopyEmptier emptier;
+      visit_tree(*copied.copies, emptier);
+      for (const CopiedObject& object : copied.copier.objects) object.type->empty(object.to);
+    } else {
+      std::conditional_t<are_values<P...>, ValueCopier, TreeCopier> copier;
+      Copies copies = std::apply(
+          [&](const StoredArg<P>&... a) { return Copies(own_argument<P>(a, copier)...); },
+          frame.args);
+      std::conditional_t<are_values<P...>, LeafWriter, CopyWriter> writer(tensors, numbers);
+      visit_tree(copies, writer);
+      frame.run_on(copies, outputs, plain_outputs);
+    }
+  }
+  void add_left_overs(Given& copied) {
+    auto add = [&]<class Param>(std::type_identity<Param>, const StoredArg<Param>& arg,
+                                auto& copy) {
+      if constexpr (is_left_over<Param>) copied.copier.add_left_over(*arg.object, copy);
+    };
+    std::apply(
+        [&](const StoredArg<P>&... a) {
+          std::apply([&](auto&... c) { (add(std::type_identity<P>(), a, c), ...); },
+                     *copied.copies);
+        },
+        args);
+  }
+  // What an exception leaves of them.
+  struct EndCopies {
+    CallFrame& frame;
+    bool by_exception = true;
+    ~EndCopies() {
+      if (by_exception) frame.given.reset();
+    }
+  };
+  void run_on(Copies& copies, ResultTensors& outputs, Leaves& plain_outputs) {
+    Stored& result = traced_result.emplace(invoke(fn, copies));
     LeafReader reader{plain_outputs};
     visit_tree(std::as_const(result), reader);
-    if constexpr (may_assign) frame.take_changes(copier, reader);
+    if constexpr (may_assign) take_changes(reader);
+    if constexpr (may_show) take_views(result);
     LeafEmptier emptier(/*only_fakes=*/true);  // other tensors are the program's
-    std::span<const Tensor* const> given = plain_outputs.tensors.span();
+    std::span<const Tensor* const> read = plain_outputs.tensors.span();
     if constexpr (std::is_same_v<Stored, Tensor>) {
       bool is_of_trace = result.defined() && result.is_fake();
       outputs.push(is_of_trace ? std::move(result) : result);
-      given = given.subspan(1);
+      read = read.subspan(1);
     }
-    for (const Tensor* t : given) outputs.push(*t);
+    for (const Tensor* t : read) outputs.push(*t);
     visit_tree(result, emptier);
-    if constexpr (may_assign) {
-      visit_tree(copies, emptier);
-      for (const CopiedObject& object : copier.objects) object.type->empty(object.to);
-      if (frame.changes) frame.changes->copies.emplace(std::move(copies));
-    }
-  }
-  void watch(Copies& copies, TreeCopier& copier) {
-    std::apply(
-        [&](const StoredArg<P>&... a) {
-          std::apply([&](auto&... c) { (add_elements<P>(a, c, copier), ...); }, copies);
-        },
-        args);
-    copier.take_prints();
   }
   // They are results like others.
-  void take_changes(TreeCopier& copier, LeafReader& reader) {
-    changes.reset();
-    std::vector<CopiedObject> changed = copier.changed();
-    if (changed.empty()) return;
-    require_changes_are_seen(*site);
-    for (const CopiedObject& object : changed) object.type->read(object.to, reader);
-    changes.emplace(Changes{std::move(changed)});
+  void take_changes(LeafReader& reader) {
+    given->changed = given->copier.changed();
+    if (given->changed.empty()) return;
+    if (!std::ranges::all_of(given->changed, &CopiedObject::is_left_over))
+      require_changes_are_seen(*site);
+    given->copier.require_apart(given->changed);
+    for (const CopiedObject& object : given->changed) object.type->read(object.to, reader);
   }
   /// The tensors and numbers of the call behind those of the result are the caller's changes.
   void give_changes(LeafFiller filler) {
-    for (const CopiedObject& object : changes->objects) object.type->fill(object.to, filler);
-    for (const CopiedObject& object : changes->objects) object.assign();
+    for (const CopiedObject& object : given->changed) object.type->fill(object.to, filler);
+    for (const CopiedObject& object : given->changed) object.assign();
+  }
+  template <class Param, class V>
+  static void add_places(const V& value, Places& places) {
+    if constexpr (!is_given_itself<Param> &&
+                  !std::is_same_v<std::remove_cvref_t<Param>, SymIntList>)
+      visit_tree(value, places);
+  }
+  // Where parts of the arguments, or of their copies, lie.
+  template <class Values>
+  std::vector<Extent> places_of(const Values& values, bool of_copies) {
+    Places places(/*sees_views=*/true);
+    std::apply([&](const auto&... v) { (add_places<P>(v, places), ...); }, values);
+    for (const CopiedObject& object : given->copier.objects)
+      object.type->add_places(of_copies ? object.to : object.from, places);
+    return std::move(places.extents);
+  }
+  void take_views(Stored& result) {
+    ResultViews& views = given->views;
+    visit_tree(result, views);
+    if (views.views.empty()) return;
+    views.keep_those_of(places_of(*given->copies, true), given->copier.objects);
+    if (views.shows_arguments()) require_views_are_seen(*site);
   }
   static std::shared_ptr<void> prototype(void* self) {
     auto copy = std::make_shared<Stored>(copy_tree(*static_cast<CallFrame*>(self)->traced_result));
@@ -233,18 +300,20 @@ struct CallFrame {
         fill_rest(LeafFiller(result.tensors.data() + 1, result.numbers.data()));
         return std::move(result.tensors[0]);
       } else {
-        Stored out = result.prototype ? copy_tree(*static_cast<const Stored*>(result.prototype))
-                                      : std::move(*traced_result);
+        if (result.prototype)
+          traced_result.emplace(copy_tree(*static_cast<const Stored*>(result.prototype)));
         LeafFiller filler(result.tensors.data(), result.numbers.data());
-        visit_tree(out, filler);
+        visit_tree(*traced_result, filler);
         fill_rest(filler);
-        return out;
+        if constexpr (may_show)
+          if (given && !given->views.views.empty()) given->views.aim_at(places_of(args, false));
+        return Stored(std::move(*traced_result));
       }
     }
   }
   void fill_rest(LeafFiller filler) {
     if constexpr (may_assign)
-      if (changes) give_changes(filler);
+      if (given) give_changes(filler);
   }
 };
 

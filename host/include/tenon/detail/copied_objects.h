@@ -8,10 +8,13 @@
 #pragma once
 
 #include <tenon/detail/leaves.h>
+#include <tenon/detail/places.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -185,6 +188,7 @@ struct ObjectType {
   void (*restore)(void* object, LeafRestorer& restorer);
   void (*assign_leaves)(void* to, void* from);
   void (*assign)(void* to, void* from);  ///< null: values of this type cannot be assigned
+  void (*add_places)(const void* object, Places& places);
 };
 
 template <class T, class V>
@@ -226,13 +230,64 @@ inline constexpr ObjectType object_type = {
         },
     .empty =
         [](void* object) {
-          LeafEmptier emptier(/*only_fakes=*/true);
-          visit_tree(*static_cast<T*>(object), emptier);
+          WithinObject<CopyEmptier> within{CopyEmptier()};
+          visit_tree(*static_cast<T*>(object), within);
         },
     .fill = &visit_object<T, LeafFiller>,
     .restore = &visit_object<T, LeafRestorer>,
     .assign_leaves = &assign_leaves<T>,
     .assign = assign_of<T>(),
+    .add_places = [](const void* object,
+                     Places& places) { visit_tree(*static_cast<const T*>(object), places); },
+};
+
+/// Elements that are one leaf each, without a tensor or symbol.
+template <class T>
+inline constexpr bool is_plain = std::is_arithmetic_v<T> || std::is_enum_v<T> ||
+                                 std::is_same_v<T, std::string> || is_instance<T, std::complex>;
+/// Such elements that a span shows: they are one object, of which only what differs is assigned.
+template <class T>
+struct PlainElements {
+  std::span<T> theirs;
+  std::shared_ptr<T[]> ours, before;
+
+  explicit PlainElements(std::span<T> from)
+      : theirs(from), ours(copied(from)), before(copied(from)) {}
+  bool has_changed(size_t i) const {
+    if constexpr (std::is_trivially_copyable_v<T>)
+      return std::memcmp(&ours[i], &before[i], sizeof(T)) != 0;
+    else
+      return !(ours[i] == before[i]);
+  }
+  void assign() const {
+    for (size_t i = 0; i < theirs.size(); ++i)
+      if (has_changed(i)) theirs[i] = ours[i];
+  }
+
+ private:
+  static std::shared_ptr<T[]> copied(std::span<T> from) {
+    std::shared_ptr<T[]> out(new T[from.size()]);
+    std::copy(from.begin(), from.end(), out.get());
+    return out;
+  }
+};
+template <class T>
+inline constexpr ObjectType plain_elements_type = {
+    .print =
+        [](const void* object) {
+          auto& elements = *static_cast<const PlainElements<T>*>(object);
+          ObjectPrint print;
+          for (size_t i = 0; i < elements.theirs.size() && print.leaves.empty(); ++i)
+            if (elements.has_changed(i)) print.leaves.push_back(i);
+          return print;
+        },
+    .read = [](const void*, LeafReader&) {},
+    .empty = [](void*) {},
+    .fill = [](void*, LeafFiller&) {},
+    .restore = [](void*, LeafRestorer&) {},
+    .assign_leaves = [](void*, void* from) { static_cast<PlainElements<T>*>(from)->assign(); },
+    .assign = nullptr,
+    .add_places = [](const void*, Places&) {},
 };
 
 /// An object of the caller, and the copy that the body gets.
@@ -241,8 +296,11 @@ struct CopiedObject {
   void* to;
   const ObjectType* type;
   std::shared_ptr<void> original = nullptr, copy = nullptr;  ///< of shared ones
+  const void* array = nullptr;  ///< the copy of what a span shows, of an element
+  bool is_left_over = false;    ///< the body may have moved from it
   ObjectPrint before = {};
 
+  const void* owner() const { return array ? array : to; }
   bool has_changed_shape() const { return type->print(to).shapes != before.shapes; }
   bool has_changed() const {
     ObjectPrint now = type->print(to);
@@ -251,7 +309,7 @@ struct CopiedObject {
   /// Whether the caller's object can become like the copy.
   bool can_assign() const {
     ObjectPrint now = type->print(to);
-    return now.shapes == before.shapes || (type->assign && !now.has_pointers);
+    return now.shapes == before.shapes || (type->assign && (is_left_over || !now.has_pointers));
   }
   void assign() const { (has_changed_shape() ? type->assign : type->assign_leaves)(from, to); }
 };

@@ -113,6 +113,7 @@ struct Leaves {
 /// Collects leaves.
 struct LeafReader {
   Leaves& leaves;
+  SharedNodes* shared_nodes = nullptr;
   void tensor(const Tensor& t) { leaves.tensors.push(&t); }
   template <class T>
   void scalar(const Scalar<T>& s) {
@@ -170,6 +171,28 @@ struct LeafWriter : NumberWriter {
   }
 };
 
+/// The same in the body's copies. Tensors that references in them refer to are not theirs; the body
+/// finds those as it finds captured ones.
+struct CopyWriter : LeafWriter {
+  int outside = 0;
+  using LeafWriter::LeafWriter;
+  using LeafWriter::sym;
+  using LeafWriter::tensor;
+  void tensor(Tensor& t) {
+    if (outside)
+      ++next_tensor;
+    else
+      LeafWriter::tensor(t);
+  }
+  template <class T>
+  void scalar(Scalar<T>& s) {
+    if (outside)
+      ++next_tensor;
+    else
+      LeafWriter::scalar(s);
+  }
+};
+
 /// Takes the tensors out of a result, or only those of a trace, so that it keeps none alive. A condition
 /// on sizes becomes its value, which readers have asked for while the trace was there.
 struct LeafEmptier : TensorVisitor {
@@ -186,6 +209,20 @@ struct LeafEmptier : TensorVisitor {
   template <class T>
   void scalar(Scalar<T>& s) {
     visit_tensor_of(s, *this);
+  }
+};
+
+/// Those of a trace out of the body's copies.
+struct CopyEmptier : LeafEmptier {
+  int outside = 0;
+  CopyEmptier() : LeafEmptier(/*only_fakes=*/true) {}
+  using LeafEmptier::tensor;
+  void tensor(Tensor& t) {
+    if (!outside) LeafEmptier::tensor(t);
+  }
+  template <class T>
+  void scalar(Scalar<T>& s) {
+    if (!outside) LeafEmptier::scalar(s);
   }
 };
 
