@@ -249,6 +249,14 @@ static const Tensor* given_as(const CallArgs& call, std::span<const Value> reals
   return nullptr;
 }
 
+// A segment that has begun, and has no operation yet, has the tensor as it is now.
+static void forget_need(GraphRecorder& recorder, const TraceInputs& inputs, const Tensor& met) {
+  set_need(inputs, met, false);
+  Tensor fake = met.is_fake() ? met : inputs.stand_ins.fake_of(met);
+  if (!fake.defined() || !recorder.owns(fake) || !recorder.graph().nodes().empty()) return;
+  recorder.graph().value(recorder.value_of(fake)).flags.requires_grad = false;
+}
+
 // Runs what is pending, then the operation itself.
 void Trace::run_outside(const CallArgs& call, bool is_between_segments) {
   if (!is_uncompiled()) graph_break(name_and_reason(*call.op));
@@ -267,7 +275,7 @@ void Trace::run_outside(const CallArgs& call, bool is_between_segments) {
   if (written) written->note_changes(*this);
   PauseRecording pause;
   if (is_between_segments) return;
-  if (forgets_history(*call.op)) set_need(inputs_, *call.args[0].as<Tensor>(), false);
+  if (forgets_history(*call.op)) forget_need(recorder_, inputs_, *call.args[0].as<Tensor>());
   for (uint32_t r = 0; r < call.n_results; ++r) {
     if (call.results[r].tag != Tag::tensor_owned) continue;
     Tensor made = take<Tensor>(call.results[r]);

@@ -313,5 +313,23 @@ TENON_PROGRAM(AnOpThatIsMadeOfViewsMakesOneWithoutGradients, 24) {
   }
 }
 
+// Nothing was recorded before it: the segment that follows has the argument without its history.
+TENON_PROGRAM(AnArgumentIsDetachedAtOnce, 12) {
+  Tensor w = row({1, 2}).requires_grad_();
+  auto f = run.compile([](const Tensor& x, const Tensor& y) {
+    y.detach_();
+    return std::pair(y * y, x * y);
+  });
+  for (int i = 0; i < 4; ++i) {
+    Tensor x = w * float(i + 1);
+    auto [own, both] = f(x, i % 2 ? x.alias() : x.clone());
+    run.log(own.requires_grad(), both.requires_grad());
+    run.log(own, both);
+    w.set_grad({});
+    both.sum().backward();
+    run.log(w.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs
