@@ -23,22 +23,6 @@ bool gives_views(const OpEntry& op) {
          !schema.returns[0].alias.empty();
 }
 
-// Each dimension has to step beyond what the narrower ones reach.
-bool may_show_twice(SymIntList sizes, SymIntList strides) {
-  std::vector<size_t> left;
-  for (size_t d = 0; d < sizes.size(); ++d)
-    if (!is_one(sizes[d])) left.push_back(d);
-  SymInt reached = 0;
-  while (!left.empty()) {
-    auto next = std::ranges::min_element(
-        left, [&](size_t a, size_t b) { return guard_or_false(strides[a] < strides[b]); });
-    if (!guard_or_false(strides[*next] > reached)) return true;
-    reached = reached + (sizes[*next] - 1) * strides[*next];
-    left.erase(next);
-  }
-  return false;
-}
-
 Tensor apply_view(const ViewStep& step, const Tensor& parent) {
   std::vector<Value> args(step.args.begin(), step.args.end());
   Value& viewed = args[step.viewed.arg];

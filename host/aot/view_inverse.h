@@ -24,8 +24,6 @@ struct ViewStep {
 
 /// Whether the op does nothing but show its first argument, or a part of it, as tensors.
 bool gives_views(const OpEntry& op);
-/// Whether elements may share a place in memory; where sizes are symbolic, the answer is guarded.
-bool may_show_twice(SymIntList sizes, SymIntList strides);
 /// The view of `parent`.
 Tensor apply_view(const ViewStep& step, const Tensor& parent);
 /// `base` with the elements that the last view of the chain shows replaced by `content`. Ops are

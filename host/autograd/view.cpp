@@ -18,6 +18,7 @@
 #include "core/sym/sym_int.h"
 #include "core/tensor/owner_thread.h"
 #include "core/tensor/stand_in.h"
+#include "ops/shapes.h"
 #include "ops/vjp_rules.h"
 
 #include <tenon/ops/create.h>
@@ -29,27 +30,6 @@
 namespace tenon::autograd {
 
 namespace {
-
-// Whether several elements may lie in one place: none do if each stride is larger than what the smaller
-// ones reach. Of symbolic sizes, unless that is known.
-bool may_share_places(SymIntList sizes, SymIntList strides) {
-  Dims left_sizes, left_strides;
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    if (guard_or_false(sizes[d] == 1)) continue;
-    left_sizes.push_back(sizes[d]);
-    left_strides.push_back(strides[d]);
-  }
-  for (SymInt reached = 0; !left_sizes.empty();) {
-    size_t smallest = left_sizes.size() - 1;
-    for (size_t d = smallest; d-- > 0;)
-      if (guard_or_false(left_strides[d] < left_strides[smallest])) smallest = d;
-    if (!guard_or_false(left_strides[smallest] > reached)) return true;
-    reached = reached + (left_sizes[smallest] - 1) * left_strides[smallest];
-    left_sizes.erase(smallest);
-    left_strides.erase(smallest);
-  }
-  return false;
-}
 
 SymInt cells_of(SymIntList sizes, SymIntList strides) {
   SymInt last = 0;
@@ -77,7 +57,7 @@ struct ViewPlace {
         offset(sym_offset_of(view) - sym_offset_of(base)),
         base_is_contiguous(base.is_contiguous()),
         base_dtype(base.dtype()),
-        shares_places(!view.is_contiguous() && may_share_places(view.sizes(), view.strides())) {
+        shares_places(!view.is_contiguous() && may_show_twice(view.sizes(), view.strides())) {
     if (view.dtype() == base.dtype()) return;
     numbers = is_complex(base.dtype()) ? Numbers::parts : Numbers::pairs;
     if (numbers == Numbers::parts) {

@@ -347,6 +347,22 @@ Dims preserved_strides(const Tensor& t) {
   return dense_strides(t.sizes(), memory_order(t.sizes(), {dims_of(t.strides())}));
 }
 
+// Each dimension has to step beyond what the narrower ones reach.
+bool may_show_twice(SymIntList sizes, SymIntList strides) {
+  std::vector<size_t> left;
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (!is_one(sizes[d])) left.push_back(d);
+  SymInt reached = 0;
+  while (!left.empty()) {
+    auto next = std::ranges::min_element(
+        left, [&](size_t a, size_t b) { return guard_or_false(strides[a] < strides[b]); });
+    if (!guard_or_false(strides[*next] > reached)) return true;
+    reached = reached + (sizes[*next] - 1) * strides[*next];
+    left.erase(next);
+  }
+  return false;
+}
+
 std::vector<int64_t> dims_by_memory(const Tensor& t) {
   InlineVector<size_t, 8> order = memory_order(t.sizes(), {dims_of(t.strides())});
   std::vector<int64_t> dims(order.begin(), order.end());

@@ -46,6 +46,8 @@ Dims pointwise_strides(SymIntList sizes, TensorPointers inputs);
 Dims pointwise_strides(SymIntList sizes, std::span<const Tensor> inputs);
 /// Dense strides in the order of `t`'s own dimensions (memory format `preserve`).
 Dims preserved_strides(const Tensor& t);
+/// Whether elements may share a place in memory; where sizes are symbolic, the answer is guarded.
+bool may_show_twice(SymIntList sizes, SymIntList strides);
 /// Its dimensions as they lie in memory, the outermost one first.
 std::vector<int64_t> dims_by_memory(const Tensor& t);
 /// channels_last when the tensor is laid out so and not contiguous, else contiguous.
