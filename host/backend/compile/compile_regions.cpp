@@ -160,7 +160,7 @@ CompiledPiece PieceCompiler::compile_piece(Extractor& extractor, const GraphPiec
       why = message("the backend declined its region: {}", observer.declined()[0].reason);
   } else {
     out.artifact =
-        compile_with_fallback(backend_.manifest, request, joined(op_names(*out.part.graph)));
+        compile_with_fallback(backend_.manifest, request, joined(names_of_ops(*out.part.graph)));
   }
   out.title = message("{} {}, {} nodes by {}", piece.is_region ? "region" : "piece", index,
                       piece.nodes.size(), run_by);

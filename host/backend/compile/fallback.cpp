@@ -20,7 +20,7 @@ namespace {
 class FallbackArtifact final : public Artifact {
  public:
   FallbackArtifact(std::shared_ptr<Artifact> artifact, const Graph& graph)
-      : artifact_(std::move(artifact)), ops_(op_names(graph)) {
+      : artifact_(std::move(artifact)), ops_(names_of_ops(graph)) {
     guards = artifact_->guards;
   }
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
@@ -66,7 +66,7 @@ void check_stage(const BackendManifest& manifest, const CompileRequest& request)
 
 }  // namespace
 
-std::set<std::string> op_names(const Graph& graph) {
+std::set<std::string> names_of_ops(const Graph& graph) {
   std::set<std::string> names;
   for (const Node& node : graph.nodes()) names.insert(name_of(node.op));
   return names;
@@ -78,7 +78,8 @@ void refuse_declined(const BackendManifest& manifest, const Graph& graph, tn_sta
   throw BackendError(
       ErrorCode::backend_compiler_failed, TN_DECLINED,
       message("backend {} declines a graph of {}{}, and has no fallback; use another backend",
-              manifest.name, joined(op_names(graph)), reason.empty() ? "" : " (" + reason + ")"));
+              manifest.name, joined(names_of_ops(graph)),
+              reason.empty() ? "" : " (" + reason + ")"));
 }
 
 std::shared_ptr<Artifact> as_fallback(std::shared_ptr<Artifact> artifact, const Graph& graph) {

@@ -27,6 +27,6 @@ std::shared_ptr<Artifact> compile_with_fallback(const BackendManifest& manifest,
 std::shared_ptr<Artifact> as_fallback(std::shared_ptr<Artifact> artifact, const Graph& graph);
 
 /// "aten.mm.default, aten.relu.default": each op of the graph once.
-std::set<std::string> op_names(const Graph& graph);
+std::set<std::string> names_of_ops(const Graph& graph);
 
 }  // namespace tenon
