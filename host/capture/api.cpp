@@ -185,15 +185,22 @@ bool is_recording() { return thread_modes.tracer != nullptr; }
 
 }  // namespace detail
 
+static void watch_host_writes(const Tensor& real) {
+  if (Follower* follower = Follower::current())
+    follower->host_writes.watch(real);
+  else if (Trace* trace = Trace::current())
+    trace->inputs().host_writes.watch(real);
+}
+
 // Whoever has the address may write there without being counted.
 static void* exposed_address(const Tensor& real, std::source_location where) {
   const TensorImpl* impl = impl_of(real);
-  if (thread_modes.tracer)
-    if (Trace* trace = Trace::current()) {
-      trace->graph_break("data_ptr()", where, {.looks = true});
-      settle_lazy_numbers();
-      trace->inputs().host_writes.watch(real);
-    }
+  if (thread_modes.tracer) {
+    if (!passes_recorded_break("data_ptr()", where))
+      if (Trace* trace = Trace::current()) trace->graph_break("data_ptr()", where, {.looks = true});
+    settle_lazy_numbers();
+    watch_host_writes(real);
+  }
   if (impl->storage_ref) expose(*impl->storage_ref.get());
   return impl->data;
 }
@@ -306,10 +313,7 @@ void detail::end_of_region(std::source_location where) {
 namespace {
 
 const bool watches_the_host = (
-    memory_lent_slot =
-        [](const Tensor& lent) {
-          if (Trace* trace = Trace::current()) trace->inputs().host_writes.watch(lent);
-        },
+    memory_lent_slot = watch_host_writes,
     before_generator_slot = [](const char* what,
                                std::source_location where) { graph_break(what, where); },
     true);

@@ -14,7 +14,7 @@ namespace tenon {
 namespace {
 
 // How many looks at data a turn of a loop may have.
-constexpr size_t most_segments = 8;
+constexpr size_t most_segments = 64;
 
 std::optional<Number> number_in(const Value& arg, int32_t element) {
   if (element < 0) return arg.is_number() ? std::optional(arg.number()) : std::nullopt;

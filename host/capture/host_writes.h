@@ -2,6 +2,8 @@
 #pragma once
 
 #include "core/dispatch.h"
+#include "core/function_ref.h"
+#include "core/tensor/storage.h"
 
 #include <vector>
 
@@ -11,12 +13,15 @@ namespace tenon {
 /// can go on: what it reads is what stands there at that point of a plain call.
 class HostWrites {
  public:
-  void watch(const Tensor& real) { watched_.push_back(real); }
-  /// Whether an argument lies in such memory.
-  bool touches(const CallArgs& call) const;
+  /// Forgets what nobody else holds any more.
+  void watch(const Tensor& real);
+  bool are_none() const { return watched_.empty(); }
+  /// Whether an argument lies in such memory. `real_of(fake)`: the tensor that it stands for;
+  /// undefined for what has yet to be computed.
+  bool touches(const CallArgs& call, FunctionRef<const Tensor&(const Tensor& fake)> real_of) const;
 
  private:
-  std::vector<Tensor> watched_;
+  std::vector<StorageRef> watched_;
 };
 
 }  // namespace tenon

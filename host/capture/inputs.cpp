@@ -270,6 +270,7 @@ Tensor TraceInputs::add_input(const Tensor& real, const TensorMeta& meta, SymInt
     if (!share_lent_memory(known.first, real)) return;
     host_writes.watch(known.first);
     host_writes.watch(real);
+    lends_twice = true;
   };
   if (is_lent(real)) std::ranges::for_each(stand_ins.all, watch_with);
   stand_ins.all.push_back({real, fake});

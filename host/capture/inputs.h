@@ -102,6 +102,7 @@ class TraceInputs {
   std::vector<SameTensor> same_tensors;
   CalledModules modules;
   HostWrites host_writes;
+  bool lends_twice = false;  ///< two tensors lie in the same memory of the program's
   StandIns stand_ins;
   WrittenMemory written;  ///< by the segment
   ShownChanges shown;

@@ -95,7 +95,7 @@ OutsideOfBody::OutsideOfBody(bool shows_fakes) {
   Trace* trace = shows_fakes && !follower ? Trace::current() : nullptr;
   if (follower) {
     const Walk& walk = follower->walk();
-    walk.each_named([&](const Tensor& real) { name(real); });
+    walk.each_reachable_name([&](const Tensor& real) { name(real); });
     walk.each_held([&](uint32_t object, const Tensor& fake) {
       bool is_argument = walk.path().objects()[object].origin.kind == ValueOrigin::Kind::leaf;
       show(fake, walk.real_of(fake), is_argument, object);

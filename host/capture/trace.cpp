@@ -153,8 +153,8 @@ void Trace::set_hooks() {
       inputs_.shown.show(changed, inputs_.stand_ins);
     else if (!changed.empty())
       return break_because(message("{} changes what a captured tensor is", call.op->name));
-    if (!inputs_.host_writes.touches(call)) return;
-    recording_.why_not_followed = "the program has an address of its memory";
+    if (!inputs_.host_writes.touches(call, concrete_of)) return;
+    if (inputs_.lends_twice) recording_.why_not_followed = "the program has lent memory twice";
     require(!fullgraph, ErrorCode::graph_break,
             "{} is on memory that the program may write, since the body has its address, and "
             "fullgraph = true forbids cutting the graph; copy the data before the call",

@@ -107,13 +107,13 @@ bool Follower::takes(const CallArgs& call) {
   auto fits = [&] {
     return !is_uncompiled() && !walk_.leaves_break_out() && walk_.at().fits_step(call);
   };
-  if (fits()) return answer(call), true;
+  if (fits()) return take(call), true;
   if (runs_outside(call)) return true;
   const OpEntry& op = *call.op;
   bool taken_apart = (is_complex_form(call) && !op.functional) ||
                      (op.schema.is_for_parts() && can_decompose(op)) || is_traced_through(op);
   if (taken_apart) return decompose(call), true;
-  if (changes_path(fits)) return answer(call), true;
+  if (changes_path(fits)) return take(call), true;
   difference_ = walk_.leaves_break_out() ? message("it does not look at data after {} operations",
                                                    walk_.at().next_step())
                                          : walk_.at().difference(call);
@@ -163,12 +163,23 @@ void Follower::answer(const CallArgs& call) {
       });
 }
 
+// What lies in memory that the program may write is read and written before the program goes on.
+void Follower::take(const CallArgs& call) {
+  answer(call);
+  auto real_of = [this](const Tensor& fake) -> const Tensor& { return walk_.real_of(fake); };
+  if (!host_writes.touches(call, real_of)) return;
+  RecordingItself ends_the_segment;
+  if (passes_break()) return;
+  stop_following();
+  trace_->graph_break(message("{} is on memory that the program may write", call.op->name));
+}
+
 // What has to be looked at for each operation is left to them, and other paths where a unit has no
 // facts: it is short.
 bool Follower::takes_unit(OpUnit& unit) {
   if (thread_modes.follower != this) return false;
   auto fits = [&] { return !walk_.leaves_break_out() && walk_.at().fits_unit(unit); };
-  if (is_off_path_ || holds_lazy_numbers() ||
+  if (is_off_path_ || holds_lazy_numbers() || !host_writes.are_none() ||
       (!fits() && (unit.facts().empty() || !changes_path(fits)))) {
     open_unit_ = &unit;
     open_unit_step_ = walk_.at().next_step();
@@ -373,6 +384,7 @@ void Follower::stop_following() {
       walk_.become_recording(*trace_, open_unit_ ? open_unit_step_ : StepRange::none);
   if (open_unit_) open_unit_->begin(open);
   forget_named(*trace_, changed_);
+  trace_->inputs().host_writes = std::move(host_writes);
   (is_on_tape() ? trace_->gradients() : trace_->early_gradients()) = std::move(gradients_);
 }
 

@@ -25,6 +25,7 @@
 #pragma once
 
 #include "capture/follow/walk.h"
+#include "capture/host_writes.h"
 
 #include <memory>
 #include <optional>
@@ -96,6 +97,7 @@ class Follower {
   const Walk& walk() const { return walk_; }
   /// Whether the body has a tape of its own.
   bool is_on_tape() const { return first_.recording->has_backward; }
+  HostWrites host_writes;
   /// Also where there is no tape yet, of a body that must be one graph.
   TouchedGradients& gradients() { return gradients_; }
   bool captures_scalars() const { return helpers_.captures_scalars; }
@@ -108,6 +110,7 @@ class Follower {
   bool changes_path(FunctionRef<bool()> fits);
   bool runs_outside(const CallArgs& call);
   void answer(const CallArgs& call);
+  void take(const CallArgs& call);
   void leave_tape();
   void finish();
   void finish_segments();

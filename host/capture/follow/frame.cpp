@@ -43,8 +43,11 @@ FrameStore::FrameStore(const Path& path, const Recording& recording)
   find_symbols(recording);
   find_what_runs_change();
   const std::vector<TensorGuard>& arguments = recording.guards.tensors;
-  for (uint32_t leaf = 0; has_tape_ && leaf < arguments.size(); ++leaf)
-    if (arguments[leaf].requires_grad) on_tape_.push_back(path.argument_objects()[leaf]);
+  for (uint32_t leaf = 0; leaf < arguments.size(); ++leaf) {
+    uint32_t object = path.argument_objects()[leaf];
+    if (object != Path::no_object && !arguments[leaf].any_requires_grad)
+      needs_of_arguments_.emplace_back(object, arguments[leaf].requires_grad);
+  }
 }
 
 FrameStore::~FrameStore() { delete spare_.load(); }
@@ -321,7 +324,8 @@ void drop_history(const Tensor& fake) {
 }
 
 void FrameStore::mark_arguments(Frame& frame) const {
-  for (uint32_t object : on_tape_) mark_requires_grad(frame.objects[object], true);
+  for (auto [object, needs_grad] : needs_of_arguments_)
+    mark_requires_grad(frame.objects[object], needs_grad);
 }
 
 void FrameStore::give_back(std::unique_ptr<Frame> frame, size_t steps) {

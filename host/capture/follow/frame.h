@@ -108,10 +108,11 @@ class FrameStore {
   std::vector<InPlaceStep> in_place_steps_;
   std::vector<uint32_t> given_objects_;  // what segments give, which a run makes real
   bool has_tape_;                        // runs have one, which says what needs a gradient
-  std::vector<uint32_t> on_tape_;        // then: arguments that do
-  std::vector<bool> moves_;              // by number of the body: other things depend on it
-  SymProgram program_;                   // the words
-  std::atomic<Frame*> spare_{nullptr};   // the frame that was given back last
+  // Objects of arguments, and whether they need gradients as the body begins.
+  std::vector<std::pair<uint32_t, bool>> needs_of_arguments_;
+  std::vector<bool> moves_;             // by number of the body: other things depend on it
+  SymProgram program_;                  // the words
+  std::atomic<Frame*> spare_{nullptr};  // the frame that was given back last
   std::mutex frames_lock_;
   std::vector<std::unique_ptr<Frame>> frames_;
 };

@@ -78,17 +78,22 @@ class Position {
   bool fits_unit(const OpUnit& unit);
   /// All of its steps are done; it gets what they have made.
   void pass_unit(OpUnit& unit);
-  /// The objects that the body may have got: all but what units that were passed have made for
-  /// themselves.
+  /// The objects that the body may have got, those of a range: all but what units that were passed
+  /// have made for themselves.
   template <class F>
-  void each_object_of_body(F f) const {
-    uint32_t object = 0;
+  void each_object_of_body(F f, uint32_t object, uint32_t end) const {
     for (const Path::Unit* unit : passed_units_) {
+      if (unit->end_object <= object) continue;
+      if (unit->first_object >= end) break;
       while (object < unit->first_object) f(object++);
       for (uint32_t given : unit->given) f(given);
       object = unit->end_object;
     }
-    while (object < frame_->objects.size()) f(object++);
+    while (object < end) f(object++);
+  }
+  template <class F>
+  void each_object_of_body(F f) const {
+    each_object_of_body(f, 0, static_cast<uint32_t>(frame_->objects.size()));
   }
   /// For people: what the operation is, and what was recorded in its place.
   std::string difference(const CallArgs& call);

@@ -99,6 +99,14 @@ class Walk {
       if (t->defined()) f(*t);
     for (const Tensor& t : at_.frame().slots) f(t);
   }
+  /// The same without what only the walk holds any more.
+  template <class F>
+  void each_reachable_name(F f) const {
+    for (const Tensor* t : at_.leaves().tensors.span())
+      if (t->defined()) f(*t);
+    for (const Tensor& t : at_.frame().slots)
+      if (t.head()->references.load(std::memory_order_relaxed) > 1) f(t);
+  }
   /// These become what they stand for.
   void let_escape() {
     std::vector<uint32_t> held;
@@ -127,18 +135,33 @@ class Walk {
   detail::LeafArray<detail::TensorHead*, 24> inputs_;
   detail::LeafArray<int64_t, 8> symbols_;
   const bool grad_;  // whether gradients are on around the call
+  // For each_held(): those that are not yet known to be gone, and how many objects were looked at.
+  mutable const Path* path_of_held_ = nullptr;
+  mutable std::vector<uint32_t> may_be_held_;
+  mutable uint32_t n_looked_at_ = 0;
 };
 
 /// The requests of a walk, if any, over the values and nodes of a part, which all pending steps are of.
 std::optional<autograd::TapeRequests> requests_to(const Path::Part& part, const Walk& walk);
 
+// What a part has made, and the body has let go of, it cannot name again: it is looked at once more only
+// where another path has taken over. So a turn of a loop does not pay for the turns before it.
 template <class F>
 void Walk::each_held(F f) const {
-  at_.each_object_of_body([&](uint32_t o) {
+  if (std::exchange(path_of_held_, &path()) != &path()) may_be_held_.clear(), n_looked_at_ = 0;
+  uint32_t end = n_run_ ? path().parts()[n_run_ - 1].end_object : 0;
+  at_.each_object_of_body([this](uint32_t o) { may_be_held_.push_back(o); }, n_looked_at_, end);
+  n_looked_at_ = end;
+  auto visit = [&](uint32_t o) {
     const Tensor& t = at_.frame().objects[o];
     int32_t ours = 1 + path().objects()[o].n_arguments;
-    if (t.defined() && t.head()->references.load(std::memory_order_relaxed) > ours) f(o, t);
-  });
+    bool is_held = t.defined() && t.head()->references.load(std::memory_order_relaxed) > ours;
+    if (is_held) f(o, t);
+    return is_held || path().objects()[o].origin.kind != ValueOrigin::Kind::undefined;
+  };
+  std::erase_if(may_be_held_, [&](uint32_t o) { return !visit(o); });
+  for (uint32_t o : path().argument_objects())
+    if (o != Path::no_object && o >= end) visit(o);
 }
 
 /// Whether pending steps give another tensor over the memory of `real` a history.

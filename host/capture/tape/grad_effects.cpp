@@ -194,6 +194,21 @@ void renew_needs_of_views(Trace& trace, const Tensor& real, bool value) {
       mark_requires_grad(fake, behind.requires_grad());
 }
 
+bool may_cut_body() {
+  if (const Follower* follower = Follower::current()) return !follower->is_one_graph();
+  const Trace* trace = Trace::current();
+  return trace && !trace->fullgraph && !trace->is_on_tape();
+}
+
+// As uncompiled code of the body would.
+void change_need_between_segments(const Tensor& fake, bool value, std::source_location where) {
+  BodyScope::check("requires_grad_() begins a history");
+  std::vector<Tensor> real{fake};
+  void* token = detail::enter_disabled(real, "requires_grad_()", where);
+  real[0].requires_grad_(value);
+  detail::leave_disabled(token);
+}
+
 // A body that is followed reads what is there; what it leaves goes there when its code has run.
 void touch_followed(Follower& follower, const Tensor& leaf, bool reads) {
   TouchedGradients& gradients = follower.gradients();
@@ -252,6 +267,7 @@ const bool installed_grad_effects = [] {
   autograd::requires_grad_slot = [](const Tensor& t, bool value, std::source_location where) {
     if (is_yet_to_be_met(t)) return note_need(t);
     if (follows_on_tape()) return;
+    if (t.is_fake() && may_cut_body()) return change_need_between_segments(t, value, where);
     Trace* trace = Trace::current();
     if (!trace) return;
     if (!t.is_fake() && !trace->inputs().stand_ins.fake_of(t).defined()) return note_need(t);
