@@ -266,13 +266,13 @@ Tensor TraceInputs::add_input(const Tensor& real, const TensorMeta& meta, SymInt
   segment_origins_.push_back(origin);
   segment_storages_.push_back(impl_of(fake)->storage_ref);
   set_origin(fake, origin);
-  auto watch_with = [&](const std::pair<Tensor, Tensor>& known) {
-    if (!share_lent_memory(known.first, real)) return;
-    host_writes.watch(known.first);
+  if (is_lent(real)) let_go_of_captured(*this);
+  for (const auto& [known, fake_of_known] : stand_ins.all) {
+    if (!is_lent(real) || !share_lent_memory(known, real)) continue;
+    host_writes.watch(known);
     host_writes.watch(real);
     lends_twice = true;
-  };
-  if (is_lent(real)) std::ranges::for_each(stand_ins.all, watch_with);
+  }
   stand_ins.all.push_back({real, fake});
   return fake;
 }
@@ -470,6 +470,7 @@ void TraceInputs::restart() {
   segment_origins_.clear();
   segment_storages_.clear();
   written.clear();
+  let_go_of_captured(*this);
 }
 
 std::vector<detail::TensorHead*> TraceInputs::segment_heads(size_t n) const {

@@ -161,4 +161,24 @@ int64_t elements_beyond(const Tensor& fake, const Tensor& of_call, const Tensor&
   return elements * itemsize(of_call.dtype()) / itemsize(fake.dtype());
 }
 
+static int32_t references_of(const Tensor& t) {
+  return t.head()->references.load(std::memory_order_relaxed);
+}
+
+// What nobody else holds the body cannot name again: in a plain run its memory is free by now.
+void let_go_of_captured(TraceInputs& inputs) {
+  std::erase_if(inputs.stand_ins.all, [&](std::pair<Tensor, Tensor>& known) {
+    const ValueOrigin* origin = inputs.known_origin(known.second);
+    if (!origin || origin->kind != ValueOrigin::Kind::implicit) return false;
+    const ImplicitInput& met = inputs.implicit[origin->index];
+    constexpr int32_t ours = 3;  // in `implicit`, in the pair, and behind its fake
+    bool is_gone = met.source == ImplicitInput::Source::held && !met.is_by_place &&
+                   references_of(known.first) == ours && references_of(known.second) == 1;
+    if (!is_gone) return false;
+    known = {};
+    hollow_out(met.tensor);
+    return true;
+  });
+}
+
 }  // namespace tenon

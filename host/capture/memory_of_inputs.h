@@ -80,4 +80,8 @@ int64_t offset_of(const TraceInputs& inputs, const Tensor& fake);
 /// memory as `known`, its fake.
 int64_t elements_beyond(const Tensor& fake, const Tensor& of_call, const Tensor& known);
 
+/// Frees captured tensors that nobody else holds any more, which the body may have got from uncompiled
+/// code; between two segments.
+void let_go_of_captured(TraceInputs& inputs);
+
 }  // namespace tenon

@@ -27,13 +27,24 @@ void TensorNumbers::grow(size_t capacity) {
     if (heads_[i]) place(heads_[i], i);
 }
 
-uint32_t TensorNumbers::place(const void* head, uint32_t number) {
+// Where the tensor stands, or the free place for it.
+uint32_t& TensorNumbers::entry_for(const void* head) const {
   size_t at = (reinterpret_cast<uint64_t>(head) >> 4) * 0x9E3779B97F4A7C15u >> 32;
   for (;; ++at) {
     uint32_t& entry = table_[at & (table_.size() - 1)];
-    if (entry == 0) entry = number + 1;
-    if (heads_[entry - 1] == head) return entry - 1;
+    if (entry == 0 || heads_[entry - 1] == head) return entry;
   }
+}
+
+uint32_t TensorNumbers::place(const void* head, uint32_t number) {
+  uint32_t& entry = entry_for(head);
+  if (entry == 0) entry = number + 1;
+  return entry - 1;
+}
+
+std::optional<uint32_t> TensorNumbers::find(const Tensor& t) const {
+  uint32_t entry = entry_for(t.head());
+  return entry ? std::optional(entry - 1) : std::nullopt;
 }
 
 void SameTensors::look_at(std::span<const Tensor* const> tensors) {

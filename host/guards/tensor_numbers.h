@@ -4,6 +4,7 @@
 #include <tenon/detail/leaves.h>
 
 #include <array>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,10 +21,13 @@ class TensorNumbers {
   /// The number of the first tensor that is this object: size() before the call where it is new.
   /// Undefined ones are always new.
   uint32_t add(const Tensor& t);
+  /// The number of one that is defined; nothing where it was not added.
+  std::optional<uint32_t> find(const Tensor& t) const;
 
  private:
   void grow(size_t capacity);
   uint32_t place(const void* head, uint32_t number);
+  uint32_t& entry_for(const void* head) const;
 
   detail::LeafArray<const void*, 24> heads_;  // by number
   std::array<uint32_t, 128> local_;           // what is beyond the table is not set

@@ -12,6 +12,8 @@
 #include "ops/forms/history.h"
 
 #include <algorithm>
+#include <numeric>
+#include <ranges>
 #include <set>
 
 namespace tenon {
@@ -103,6 +105,7 @@ Path::Path(const Recording& recording)
       number_(next_path.fetch_add(1, std::memory_order_relaxed)) {
   if (!recording.has_graph_breaks()) add_part(recording, nullptr);
   for (const Segment& segment : recording.segments) add_part(recording, &segment);
+  keep_last_uses();
   add_arguments(recording.guards);
   add_numbers(recording);
   keep_units_without_numbers();
@@ -145,13 +148,21 @@ void Path::add_part(const Recording& recording, const Segment* segment) {
 void Path::add_last_uses(Part& part) {
   auto add = [&](std::span<const uint32_t> objects) {
     for (uint32_t o : objects) {
-      bool is_made = o != no_object && objects_[o].origin.kind == ValueOrigin::Kind::undefined;
-      if (is_made && std::ranges::find(part.last_uses, o) == part.last_uses.end())
+      bool may_go = o != no_object && objects_[o].origin.kind != ValueOrigin::Kind::leaf;
+      if (may_go && std::ranges::find(part.last_uses, o) == part.last_uses.end())
         part.last_uses.push_back(o);
     }
   };
   add(part.inputs);
   if (parts_.size() > 1) add(parts_[parts_.size() - 2].outputs);
+}
+
+void Path::keep_last_uses() {
+  std::vector<bool> is_used_later(objects_.size(), false);
+  for (Part& part : std::views::reverse(parts_)) {
+    std::erase_if(part.last_uses, [&](uint32_t o) { return is_used_later[o]; });
+    for (uint32_t o : part.last_uses) is_used_later[o] = true;
+  }
 }
 
 // Inputs that earlier parts know go on with the value that they have by now.
@@ -167,6 +178,7 @@ void Path::add_inputs(Part& part, std::span<const ValueOrigin> origins) {
         object = static_cast<uint32_t>(objects_.size());
         objects_.push_back({value, origins[i], 0});
         current_.push_back(value);
+        by_origin_.try_emplace({origins[i].kind, origins[i].index}, object);
       }
       object_of_[value] = object;
       numbers_of_values_[value] = current_[object];
@@ -299,6 +311,11 @@ void Path::add_numbers(const Recording& recording) {
     }
     numbers_.push_back(number);
   }
+  if (numbers_.empty()) return;
+  numbers_before_.resize(steps_.size() + 1);
+  for (const BodyNumber& number : numbers_)
+    if (number.place.step < steps_.size()) ++numbers_before_[number.place.step + 1];
+  std::partial_sum(numbers_before_.begin(), numbers_before_.end(), numbers_before_.begin());
 }
 
 // ---- asking it
@@ -319,11 +336,9 @@ const GraphValue& Path::value(ValueId value) const {
 }
 
 uint32_t Path::object_at(ValueOrigin origin) const {
-  auto found = std::ranges::find_if(objects_, [&](const Object& o) {
-    return o.origin.kind == origin.kind && o.origin.index == origin.index;
-  });
-  bool known = origin.kind != ValueOrigin::Kind::undefined && found != objects_.end();
-  return known ? static_cast<uint32_t>(found - objects_.begin()) : no_object;
+  auto found = by_origin_.find({origin.kind, origin.index});
+  bool is_known = origin.kind != ValueOrigin::Kind::undefined && found != by_origin_.end();
+  return is_known ? found->second : no_object;
 }
 
 ValueId Path::values_before(size_t n) const {
@@ -355,8 +370,7 @@ std::optional<Number> Path::number_at(const NumberPlace& place) const {
 }
 
 size_t Path::numbers_before(size_t n) const {
-  auto is_before = [n](const BodyNumber& number) { return number.place.step < n; };
-  return static_cast<size_t>(std::ranges::count_if(numbers_, is_before));
+  return n < numbers_before_.size() ? numbers_before_[n] : numbers_.size();
 }
 
 // ---- two paths

@@ -75,7 +75,7 @@ class Path {
     std::vector<uint32_t> inputs;       ///< objects; no_object for numbers
     std::vector<uint32_t> outputs;      ///< objects, of segments
     ValueId looked_at = no_value;       ///< the value that ended it, as the body looked at it
-    std::vector<uint32_t> last_uses;    ///< objects of earlier parts that may have no use after it
+    std::vector<uint32_t> last_uses;    ///< objects that have no use after it, but no arguments
     std::vector<ValueId> hooked;        ///< values of the graph that the body has hooks on
     std::vector<NodeId> functions;      ///< nodes that end the forward of one
     const Segment* segment;             ///< null: the body in one piece
@@ -162,6 +162,7 @@ class Path {
   void add_part(const Recording& recording, const Segment* segment);
   void add_inputs(Part& part, std::span<const ValueOrigin> origins);
   void add_last_uses(Part& part);
+  void keep_last_uses();
   void add_steps(const Part& part, uint32_t number, std::span<const ValueId> values_before,
                  const std::vector<bool>& grads_on);
   void add_given_histories(const Graph& graph, ValueId first,
@@ -181,8 +182,10 @@ class Path {
   std::vector<uint32_t> outputs_;           // objects of all segments' outputs
   std::vector<uint32_t> object_of_;         // by value
   std::vector<ValueId> numbers_of_values_;  // by value
+  std::map<std::pair<ValueOrigin::Kind, uint32_t>, uint32_t> by_origin_;  // objects
   std::vector<uint32_t> argument_objects_;
   std::vector<BodyNumber> numbers_;
+  std::vector<uint32_t> numbers_before_;       // by step, where there are numbers
   std::vector<Unit> units_;                    // by first step
   std::vector<GivenHistory> given_histories_;  // by step
   std::vector<WrittenInput> written_inputs_;   // likewise

@@ -132,13 +132,14 @@ void Position::take_number(size_t index, int64_t word) {
 }
 
 // On the numbers that the next step gives.
-std::string Position::failed_condition() const {
-  const auto& guards = version_->recording->guards.numbers_of_body;
-  for (size_t i = path().numbers_before(next_); i < guards.size(); ++i) {
+static std::string failed_condition(const Position& at) {
+  const Recording& recording = *at.version().recording;
+  const auto& guards = recording.guards.numbers_of_body;
+  for (size_t i = at.path().numbers_before(at.next_step()); i < guards.size(); ++i) {
     const std::vector<const Expr*>& conditions = guards[i].conditions;
-    int failed = conditions.empty() ? -1 : guards[i].program.failed_condition(frame_->symbols);
+    int failed = conditions.empty() ? -1 : guards[i].program.failed_condition(at.frame().symbols);
     if (failed >= 0 && static_cast<size_t>(failed) < conditions.size())
-      return version_->recording->shape_env->source_text(conditions[static_cast<size_t>(failed)]);
+      return recording.shape_env->source_text(conditions[static_cast<size_t>(failed)]);
   }
   return "other numbers";
 }
@@ -163,6 +164,28 @@ void Position::number_known_tensors() {
   known_.restart(leaves_.tensors.size() + frame_->slots.size() + 1);
   for (const Tensor* t : leaves_.tensors.span()) known_.add(*t);
   for (const Tensor& t : frame_->slots) known_.add(t);
+}
+
+uint32_t Position::object_of_real(const Tensor& t) const {
+  const size_t n_arguments = leaves_.tensors.size();
+  auto of = [&](size_t number) {
+    if (number < n_arguments) return path().argument_objects()[number];
+    return path().object_at(
+        {ValueOrigin::Kind::implicit, static_cast<uint32_t>(number - n_arguments)});
+  };
+  auto is_it = [&](size_t number) {
+    const Tensor& known =
+        number < n_arguments ? *leaves_.tensors[number] : frame_->slots[number - n_arguments];
+    return same_head(known, t);
+  };
+  const size_t n = n_arguments + frame_->slots.size();
+  if (!known_.is_empty()) {
+    std::optional<uint32_t> number = known_.find(t);
+    return number && *number < n && is_it(*number) ? of(*number) : Path::no_object;
+  }
+  for (size_t number = 0; number < n; ++number)
+    if (is_it(number)) return of(number);
+  return Path::no_object;
 }
 
 // Slots are numbered in the order in which the body meets them.
@@ -298,7 +321,7 @@ std::string Position::difference(const CallArgs& call) {
   }
   if (step.grad != gradients_are_on())
     return message("{}: gradients were switched {}", where, step.grad ? "off" : "on");
-  return message("{}: the code is for {}", where, failed_condition());
+  return message("{}: the code is for {}", where, failed_condition(*this));
 }
 
 // ---- other paths

@@ -95,6 +95,8 @@ class Position {
   void each_object_of_body(F f) const {
     each_object_of_body(f, 0, static_cast<uint32_t>(frame_->objects.size()));
   }
+  /// The object of an argument or of a captured tensor that the body has named; no_object for others.
+  uint32_t object_of_real(const Tensor& t) const;
   /// For people: what the operation is, and what was recorded in its place.
   std::string difference(const CallArgs& call);
   /// Whether tensors are the results of a body in one piece, where all steps are done, and
@@ -117,7 +119,6 @@ class Position {
   bool is_output(const ValueOrigin& origin, const Tensor& given);
   bool takes_numbers(const Value& expected, const Value& given);
   void take_number(size_t index, int64_t word);
-  std::string failed_condition() const;
   bool given_numbers_hold() const;
   std::vector<int64_t> numbers_for(const Path& other) const;
   bool takes_slot(uint32_t slot, const Tensor& given);

@@ -17,7 +17,7 @@
 namespace tenon {
 
 Walk::Walk(const detail::Leaves& leaves, const PathVersion& version)
-    : at_(leaves, version), grad_(gradients_are_on()) {}
+    : at_(leaves, version), reach_(at_), grad_(gradients_are_on()) {}
 
 // ---- the end of the body in one piece
 
@@ -206,17 +206,8 @@ void Walk::run_segment(const SegmentCalls& calls) {
     impl_of(fake)->extra->concrete = std::move(*made++);
   }
   ++n_run_;
-  let_go_behind(part);
+  reach_.let_go_behind(part);
   if (failure) std::rethrow_exception(failure);
-}
-
-// As in a plain run, what no handle reaches any more is freed, which may run code of the program.
-void Walk::let_go_behind(const Path::Part& part) {
-  for (uint32_t o : part.last_uses) {
-    const Tensor& fake = at_.frame().objects[o];
-    if (fake.head()->references.load(std::memory_order_relaxed) == 1)
-      Tensor freed = std::move(impl_of(fake)->extra->concrete);
-  }
 }
 
 void Walk::let_escape(std::span<const uint32_t> objects) {
@@ -237,12 +228,7 @@ uint32_t Walk::object_of(const Tensor& t) const {
     bool is_ours = extra && extra->trace_id == at_.frame().id;
     return is_ours ? path().object_of(extra->trace_value) : Path::no_object;
   }
-  for (uint32_t i = 0; i < at_.leaves().tensors.size(); ++i)
-    if (same_head(*at_.leaves().tensors[i], t)) return path().argument_objects()[i];
-  for (uint32_t i = 0; i < at_.frame().slots.size(); ++i)
-    if (same_head(at_.frame().slots[i], t))
-      return path().object_at({ValueOrigin::Kind::implicit, i});
-  return Path::no_object;
+  return at_.object_of_real(t);
 }
 
 std::optional<ValueId> Walk::pending_value(const Tensor& t) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "capture/follow/position.h"
+#include "capture/follow/reach.h"
 #include "capture/trace.h"
 #include "core/function_ref.h"
 
@@ -99,14 +100,9 @@ class Walk {
       if (t->defined()) f(*t);
     for (const Tensor& t : at_.frame().slots) f(t);
   }
-  /// The same without what only the walk holds any more.
+  /// The same without what only the walk holds any more, while no step is pending.
   template <class F>
-  void each_reachable_name(F f) const {
-    for (const Tensor* t : at_.leaves().tensors.span())
-      if (t->defined()) f(*t);
-    for (const Tensor& t : at_.frame().slots)
-      if (t.head()->references.load(std::memory_order_relaxed) > 1) f(t);
-  }
+  void each_reachable_name(F f) const;
   /// These become what they stand for.
   void let_escape() {
     std::vector<uint32_t> held;
@@ -125,43 +121,45 @@ class Walk {
   bool has_requests_of(const Path::Part& part) const;
   std::vector<const Tensor*> inputs_of(const Path::Part& part) const;
   bool finds_inputs(const Path::Part& part);
-  void let_go_behind(const Path::Part& part);
+  template <class F>
+  void visit_held(uint32_t o, F f) const;
 
   Position at_;
-  size_t begun_ = 0;  // the first step of the part in progress
-  size_t n_run_ = 0;  // parts that have run
+  mutable Reach reach_;  // remembers what it has looked at
+  size_t begun_ = 0;     // the first step of the part in progress
+  size_t n_run_ = 0;     // parts that have run
   // Of the pending steps, once they are a segment.
   const SegmentCode* code_ = nullptr;
   detail::LeafArray<detail::TensorHead*, 24> inputs_;
   detail::LeafArray<int64_t, 8> symbols_;
   const bool grad_;  // whether gradients are on around the call
-  // For each_held(): those that are not yet known to be gone, and how many objects were looked at.
-  mutable const Path* path_of_held_ = nullptr;
-  mutable std::vector<uint32_t> may_be_held_;
-  mutable uint32_t n_looked_at_ = 0;
 };
 
 /// The requests of a walk, if any, over the values and nodes of a part, which all pending steps are of.
 std::optional<autograd::TapeRequests> requests_to(const Path::Part& part, const Walk& walk);
 
-// What a part has made, and the body has let go of, it cannot name again: it is looked at once more only
-// where another path has taken over. So a turn of a loop does not pay for the turns before it.
 template <class F>
 void Walk::each_held(F f) const {
-  if (std::exchange(path_of_held_, &path()) != &path()) may_be_held_.clear(), n_looked_at_ = 0;
+  for (uint32_t o : reach_.objects(n_run_)) visit_held(o, f);
   uint32_t end = n_run_ ? path().parts()[n_run_ - 1].end_object : 0;
-  at_.each_object_of_body([this](uint32_t o) { may_be_held_.push_back(o); }, n_looked_at_, end);
-  n_looked_at_ = end;
-  auto visit = [&](uint32_t o) {
-    const Tensor& t = at_.frame().objects[o];
-    int32_t ours = 1 + path().objects()[o].n_arguments;
-    bool is_held = t.defined() && t.head()->references.load(std::memory_order_relaxed) > ours;
-    if (is_held) f(o, t);
-    return is_held || path().objects()[o].origin.kind != ValueOrigin::Kind::undefined;
-  };
-  std::erase_if(may_be_held_, [&](uint32_t o) { return !visit(o); });
   for (uint32_t o : path().argument_objects())
-    if (o != Path::no_object && o >= end) visit(o);
+    if (o != Path::no_object && o >= end) visit_held(o, f);
+}
+
+template <class F>
+void Walk::visit_held(uint32_t o, F f) const {
+  const Tensor& t = at_.frame().objects[o];
+  int32_t ours = 1 + path().objects()[o].n_arguments;
+  if (t.defined() && t.head()->references.load(std::memory_order_relaxed) > ours) f(o, t);
+}
+
+template <class F>
+void Walk::each_reachable_name(F f) const {
+  for (const Tensor* t : at_.leaves().tensors.span())
+    if (t->defined()) f(*t);
+  for (uint32_t o : reach_.objects(n_run_))
+    if (ValueOrigin origin = path().objects()[o].origin; origin.kind == ValueOrigin::Kind::implicit)
+      f(at_.frame().slots[origin.index]);
 }
 
 /// Whether pending steps give another tensor over the memory of `real` a history.

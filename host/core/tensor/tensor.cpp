@@ -364,6 +364,14 @@ void replace_metadata(const Tensor& t, SymIntList sizes, SymIntList strides, Sym
   refresh_layout_flags(impl);
 }
 
+void hollow_out(const Tensor& t) {
+  TensorImpl* impl = impl_of(t);
+  if (t.requires_grad()) impl->flags |= TN_T_REQUIRES_GRAD;  // a view asks its base
+  attach_storage(impl, make_fake_storage(t.device()), impl->storage_offset);
+  impl->base = Tensor();
+  impl->grad.reset();
+}
+
 void become(const Tensor& fake, const Tensor& real) {
   TensorImpl* impl = impl_of(fake);
   ++impl->n_changes;

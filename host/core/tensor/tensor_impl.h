@@ -158,6 +158,10 @@ Tensor wrapped_number_tensor(Number value);
 /// Makes `t` the tensor that `other` describes, in place (set_, t_, resize_).
 void replace_metadata(const Tensor& t, SymIntList sizes, SymIntList strides, SymInt offset);
 
+/// Lets go of memory and history of a tensor of which the caller has the only handle; what it looked
+/// like stays.
+void hollow_out(const Tensor& t);
+
 /// Makes a fake the tensor that `real` is: same storage, sizes and strides.
 void become(const Tensor& fake, const Tensor& real);
 /// Makes a fake what another one is, which belongs to no trace any more afterwards.

@@ -238,5 +238,65 @@ TENON_PROGRAM(SeedsThatChangeFromCallToCall, 4) {
   for (int i = 0; i < 6; ++i, seed = seed * 5 % 7) run.log(f(zeros({2})));
 }
 
+// Later calls follow the body all the same.
+template <class F>
+void log_follows(Run& run, const F& f) {
+  bool is_recorded_anew = f.explain().find("recorded on every call") != std::string::npos;
+  run.log(run.is_plain() || !is_recorded_anew);
+}
+
+TENON_PROGRAM(AnAddressInEachTurn, 7) {
+  auto f = run.compile([](Tensor x) {
+    float total = 0;
+    for (int turn = 0; turn < 5; ++turn) {
+      x = x * 0.5 + 1.0;
+      float* p = x.data_ptr<float>();
+      total += p[0];
+      p[1] += float(turn);
+    }
+    return std::pair(x, total);
+  });
+  for (int i = 0; i < 6; ++i) {
+    auto [x, total] = f(row({float(i), 2}));
+    run.log(x, total);
+  }
+  log_follows(run, f);
+}
+
+TENON_PROGRAM(AnAddressNowAndThen, 9) {
+  auto f = run.compile([](const Tensor& x, int n) {
+    Tensor y = x * 2.0;
+    if (n % 2) y.data_ptr<float>()[0] = 9;
+    Tensor z = y + x;
+    if (n % 4 == 3) y.data_ptr<float>()[1] = -9;
+    return std::tuple(y, z, y * z);
+  });
+  for (int i = 0; i < 8; ++i) {
+    auto [y, z, product] = f(row({1, float(i)}), i);
+    run.log(y, z, product);
+  }
+  log_follows(run, f);
+}
+
+TENON_PROGRAM(ABufferOfTheBodyIsLentAgainAndAgain, 7) {
+  auto f = run.compile([](const Tensor& x) {
+    std::vector<float> buffer(2, 1);
+    Tensor sum = x;
+    for (int turn = 0; turn < 3; ++turn) {
+      Tensor view = from_memory(buffer.data(), {2}, Dtype::f32);
+      sum = sum + view;
+      buffer[0] = float(turn);
+      view.add_(sum);
+      buffer[1] *= 0.5f;
+    }
+    return std::pair(sum, row({buffer[0], buffer[1]}));
+  });
+  for (int i = 0; i < 6; ++i) {
+    auto [sum, buffer] = f(row({float(i), 2}));
+    run.log(sum, buffer);
+  }
+  log_follows(run, f);
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -1,0 +1,62 @@
+// Looking at what is held.
+#include "capture/follow/reach.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace tenon {
+
+// By anybody but the frame.
+static bool is_held(const Tensor& t) {
+  return t.defined() && t.head()->references.load(std::memory_order_relaxed) > 1;
+}
+
+// Another path numbers the objects in another way.
+void Reach::look_at_path() {
+  if (std::exchange(path_, &at_.path()) == &at_.path()) return;
+  objects_.clear();
+  held_.clear();
+  n_looked_at_ = 0;
+}
+
+std::span<const uint32_t> Reach::objects(size_t n_parts) {
+  look_at_path();
+  uint32_t end = n_parts ? at_.path().parts()[n_parts - 1].end_object : 0;
+  at_.each_object_of_body([this](uint32_t o) { objects_.push_back(o); }, n_looked_at_, end);
+  n_looked_at_ = end;
+  std::erase_if(objects_, [this](uint32_t o) {
+    const Tensor& fake = at_.frame().objects[o];
+    ValueOrigin origin = at_.path().objects()[o].origin;
+    if (origin.kind == ValueOrigin::Kind::leaf || is_held(fake)) return false;
+    return origin.kind != ValueOrigin::Kind::implicit || !is_held(at_.frame().slots[origin.index]);
+  });
+  return objects_;
+}
+
+bool Reach::lets_go(uint32_t object) const {
+  const Tensor& fake = at_.frame().objects[object];
+  ValueOrigin origin = at_.path().objects()[object].origin;
+  if (is_held(fake)) return false;
+  if (origin.kind != ValueOrigin::Kind::implicit) {
+    Tensor freed = std::move(impl_of(fake)->extra->concrete);
+    return true;
+  }
+  const Tensor& slot = at_.frame().slots[origin.index];
+  if (is_held(slot)) return false;
+  hollow_out(slot);
+  return true;
+}
+
+// What the body holds then is looked at again, behind the next parts or whenever it has doubled.
+void Reach::let_go_behind(const Path::Part& part) {
+  look_at_path();
+  auto is_kept = [this](uint32_t o) { return !lets_go(o); };
+  std::ranges::copy_if(part.last_uses, std::back_inserter(held_), is_kept);
+  constexpr size_t few = 8;
+  if (held_.size() > few && held_.size() < next_look_) return;
+  std::erase_if(held_, [this](uint32_t o) { return lets_go(o); });
+  next_look_ = 2 * held_.size();
+}
+
+}  // namespace tenon

@@ -1,0 +1,87 @@
+// Leaves that a body makes for itself, and gradients that it asks for: attacks, samplers, inner loops.
+// Later calls follow the body, and what each turn has needed goes with it.
+#include "program.h"
+
+namespace tenon::programs {
+namespace {
+
+template <class F>
+void log_follows(Run& run, const F& f) {
+  bool is_recorded_anew = f.explain().find("recorded on every call") != std::string::npos;
+  run.log(run.is_plain() || !is_recorded_anew);
+}
+
+TENON_PROGRAM(AnInnerLoopByGrad, 7) {
+  auto f = run.compile([](const Tensor& x) {
+    Tensor w = x.clone().requires_grad_();
+    for (int turn = 0; turn < 4; ++turn) {
+      Tensor loss = (w * w * w).sum();
+      Tensor g = autograd::grad({loss}, {w})[0];
+      w = (w - g * 0.125).detach().requires_grad_();
+      if (loss.item<double>() < 0.01) break;
+    }
+    return w.detach();
+  });
+  for (int i = 0; i < 6; ++i) run.log(f(row({1, 0.25f * float(i)})));
+  log_follows(run, f);
+}
+
+TENON_PROGRAM(AnInnerLoopByBackward, 7) {
+  auto f = run.compile([](const Tensor& x) {
+    Tensor w = x.clone().requires_grad_();
+    for (int turn = 0; turn < 4; ++turn) {
+      Tensor loss = (w * w).sum();
+      loss.backward();
+      {
+        NoGradGuard off;
+        w.sub_(w.grad() * 0.25);
+      }
+      w.set_grad({});
+    }
+    return std::tuple(w.detach(), w.requires_grad(), w.is_leaf());
+  });
+  for (int i = 0; i < 6; ++i) {
+    auto [w, needs_grad, is_leaf] = f(row({1, float(i)}));
+    run.log(w, needs_grad, is_leaf);
+  }
+  log_follows(run, f);
+}
+
+TENON_PROGRAM(AnArgumentIsMadeALeafInUncompiledCode, 6) {
+  auto f = run.compile([](const Tensor& x) {
+    {
+      NoCompile here;
+      x.requires_grad_();
+    }
+    return (x * x).sum();
+  });
+  for (int i = 0; i < 3; ++i) {
+    Tensor x = row({1, float(i)});
+    Tensor loss = f(x);
+    loss.backward();
+    run.log(loss, loss.requires_grad(), x.requires_grad());
+    run.log(x.grad());
+  }
+}
+
+TENON_PROGRAM(ANeedComesAndGoes, 9) {
+  auto f = run.compile([](const Tensor& x, const Tensor& w, int n) {
+    Tensor h = x * 2.0;
+    if (n % 2) h.requires_grad_();
+    Tensor row_of_h = h.select(0, 0);
+    Tensor y = (h * w).sum() + row_of_h.sum();
+    bool needs_grad = y.requires_grad();
+    if (needs_grad) y.backward();
+    Tensor g = h.grad().defined() ? h.grad() * 1.0 : h;
+    h.requires_grad_(false);
+    return std::tuple(g, needs_grad, (h + 1.0).requires_grad(), row_of_h.requires_grad());
+  });
+  for (int i = 0; i < 8; ++i) {
+    auto [g, needs_grad, after, of_view] = f(halves({2, 2}, i), halves({2, 2}, 1), i);
+    run.log(g, needs_grad, after, of_view);
+  }
+  log_follows(run, f);
+}
+
+}  // namespace
+}  // namespace tenon::programs
