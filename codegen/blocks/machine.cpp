@@ -6,6 +6,7 @@
 #include <tenon/plugin.hpp>
 
 #include <algorithm>
+#include <array>
 
 namespace blocks {
 
@@ -46,6 +47,24 @@ uint16_t combining(loopir::Store store) {
   }
 }
 
+/// Whether elements/ has a loop over vectors for the primitive: the others call the C library for
+/// each element, which takes 5 to 40 times as long as the host's loops.
+bool has_own_loop(uint16_t code, Type t) {
+  constexpr std::array of_f32{TN_F_EXP,   TN_F_EXP2, TN_F_EXPM1, TN_F_LOG,
+                              TN_F_LOG1P, TN_F_TANH, TN_F_ERF,   TN_F_SIGMOID};
+  constexpr std::array calls{TN_F_FLOORDIV, TN_F_FMOD, TN_F_MOD, TN_F_POW, TN_F_ATAN2};
+  if (t != Type::f32 && t != Type::f64) return true;
+  bool is_function = (code >= TN_F_EXP && code < TN_F_FLOOR) || std::ranges::count(calls, code);
+  return !is_function || (t == Type::f32 && std::ranges::count(of_f32, code));
+}
+
+tn_primitive_fn loop_of_host(const Step& s) {
+  static const auto* host_loops = static_cast<const tn_primitives_api*>(
+      tenon::plugin::host->extension(TN_PRIMITIVES_ID, TN_PRIMITIVES_VERSION));
+  if (!host_loops || has_own_loop(s.code, s.from)) return nullptr;
+  return host_loops->find(s.code, s.from == Type::f32 ? TN_F32 : TN_F64);
+}
+
 }  // namespace
 
 int64_t Code::scratch_bytes() const { return Rooms(*this).end; }
@@ -71,7 +90,10 @@ void Machine::make_ready(const Step& s, Ready& out) const {
   Shape shape = s.singles & a_is_single   ? Shape::first_single
                 : s.singles & b_is_single ? Shape::second_single
                                           : Shape::blocks;
-  if (s.what == Do::apply) out.apply = elements().primitive(s.code, s.from, s.to, shape);
+  if (s.what == Do::apply) {
+    out.apply = elements().primitive(s.code, s.from, s.to, shape);
+    out.of_host = loop_of_host(s);
+  }
   if (s.what == Do::join) out.joined = elements().joined(s.code, s.then, s.is_second, s.singles);
   if (s.what == Do::fold) out.accumulate = elements().fold(fold, s.from, s.to, s.by_lanes);
   if (s.what == Do::scan) out.accumulate = elements().scan(fold, s.from, s.by_lanes);

@@ -47,11 +47,18 @@ void Machine::Run::divide(const Step& s) {
 
 // ---- values
 
+void Machine::Run::apply_to(const Ready& r, void* out, const void* a, const void* b, const void* c,
+                            int64_t count) {
+  if (!r.of_host) return r.apply(out, a, b, c, count);
+  const void* in[] = {a, b};
+  r.of_host(out, in, count, r.step.singles);
+}
+
 void Machine::Run::apply(const Ready& r) {
   const Step& s = r.step;
   if (s.rows) return apply_rows(r);
   auto at = [&](Id v) -> const void* { return v == none ? nullptr : values[v]; };
-  r.apply(values[s.out], at(s.a), at(s.b), at(s.c), lanes(s));
+  apply_to(r, values[s.out], at(s.a), at(s.b), at(s.c), lanes(s));
 }
 
 // Row by row, with one element of those operands that have one a row.
@@ -65,7 +72,7 @@ void Machine::Run::apply_rows(const Ready& r) {
   };
   int64_t step_a = step(a_is_single), step_b = step(b_is_single), step_out = bytes(s.to) * length;
   for (int64_t i = 0; i < rows; ++i, out += step_out, a += step_a, b += step_b)
-    r.apply(out, a, b, nullptr, length);
+    apply_to(r, out, a, b, nullptr, length);
 }
 
 void Machine::Run::join(const Ready& r) {

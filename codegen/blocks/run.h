@@ -4,6 +4,8 @@
 #include "machine.h"
 #include "places.h"
 
+#include <tenon/primitives.h>
+
 #include <algorithm>
 
 namespace blocks {
@@ -16,6 +18,7 @@ struct Machine::Ready {
     Accumulate accumulate;
     AccumulatePlaces places;
   };
+  tn_primitive_fn of_host = nullptr;         // in place of `apply`
   Apply convert = nullptr;                   // between memory and register
   Apply widen = nullptr, combine = nullptr;  // of stores that change what is there
   size_t item = 0;                           // bytes in memory
@@ -42,6 +45,8 @@ struct Machine::Run {
   int64_t lanes(const Step& s) const { return s.is_block ? n : 1; }
   void apply(const Ready& r);
   void apply_rows(const Ready& r);
+  static void apply_to(const Ready& r, void* out, const void* a, const void* b, const void* c,
+                       int64_t count);
   void join(const Ready& r);
   void check(const Step& s);
   void check_divisor(const Ready& r);

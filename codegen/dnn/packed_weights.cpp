@@ -19,15 +19,15 @@ namespace {
 using Place = std::pair<uint64_t, std::vector<int64_t>>;
 
 struct Entry {
-  Place place;
   uint64_t version;
   PackedPtr packed;
+  std::list<const Place*>::iterator use;
 };
 
 struct Store {
-  std::mutex guarding;      // guards all below
-  std::list<Entry> by_use;  // latest first
-  std::map<Place, std::list<Entry>::iterator> at;
+  std::mutex guarding;  // guards all below
+  std::map<Place, Entry> at;
+  std::list<const Place*> by_use;  // latest first
   size_t bytes = 0;
   std::unordered_map<uint64_t, uint64_t> seen;  // storage id -> version
 };
@@ -46,10 +46,19 @@ size_t byte_limit() {
   return limit;
 }
 
-void erase(Store& s, std::list<Entry>::iterator entry) {
-  s.bytes -= entry->packed->bytes();
-  s.at.erase(entry->place);
-  s.by_use.erase(entry);
+/// A search among more would take longer than to pack such small weights.
+constexpr size_t most_entries = 1 << 14;
+
+/// All that is kept for an entry, of which small weights are the smaller part.
+size_t bytes_of(const Place& place, const Packed& packed) {
+  constexpr size_t of_nodes = 256;  // of the map, the list and the pointer, and what malloc adds
+  return packed.bytes() + place.second.capacity() * sizeof(int64_t) + of_nodes;
+}
+
+void erase(Store& s, std::map<Place, Entry>::iterator at) {
+  s.bytes -= bytes_of(at->first, *at->second.packed);
+  s.by_use.erase(at->second.use);
+  s.at.erase(at);
 }
 
 }  // namespace
@@ -74,21 +83,23 @@ PackedPtr find_packed(const WeightsKey& key) {
   Store& s = store();
   std::lock_guard lock(s.guarding);
   auto found = s.at.find({key.storage_id, key.view});
-  if (found == s.at.end() || found->second->version != key.version) return nullptr;
-  s.by_use.splice(s.by_use.begin(), s.by_use, found->second);
-  return found->second->packed;
+  if (found == s.at.end() || found->second.version != key.version) return nullptr;
+  s.by_use.splice(s.by_use.begin(), s.by_use, found->second.use);
+  return found->second.packed;
 }
 
 void keep_packed(const WeightsKey& key, PackedPtr packed) {
-  if (packed->bytes() > byte_limit()) return;
+  Place place{key.storage_id, key.view};
+  size_t bytes = bytes_of(place, *packed);
+  if (bytes > byte_limit()) return;
   Store& s = store();
   std::lock_guard lock(s.guarding);
-  Place place{key.storage_id, key.view};
-  if (auto old = s.at.find(place); old != s.at.end()) erase(s, old->second);
-  s.bytes += packed->bytes();
-  s.by_use.push_front({place, key.version, std::move(packed)});
-  s.at[place] = s.by_use.begin();
-  while (s.bytes > byte_limit()) erase(s, std::prev(s.by_use.end()));
+  if (auto old = s.at.find(place); old != s.at.end()) erase(s, old);
+  auto at = s.at.emplace(std::move(place), Entry{key.version, std::move(packed), {}}).first;
+  at->second.use = s.by_use.insert(s.by_use.begin(), &at->first);
+  s.bytes += bytes;
+  while (s.bytes > byte_limit() || s.at.size() > most_entries)
+    erase(s, s.at.find(*s.by_use.back()));
 }
 
 bool may_keep(const tn_tensor& t) {

@@ -2,6 +2,7 @@
 #include "compile.h"
 
 #include "autotune.h"
+#include "chosen_ops.h"
 #include "kernel_cache.h"
 #include "options.h"
 #include "perf_map.h"
@@ -104,7 +105,7 @@ struct Job {
   const tn_compile_request& request;
   Given given;
   RunOptions run;
-  std::set<uint32_t> externs = {};  // nodes of kernels without code, which the host runs
+  std::set<uint32_t> externs = {};  // nodes that the host runs: chosen, or of kernels without code
   uint32_t failed_kernels = 0;
 
   bool allows_externs() const { return given.fallback != Given::fallback_choice::error; }
@@ -203,6 +204,7 @@ void leave_to_host(const KernelFailure& failure, Job& job) {
 std::unique_ptr<Executable> compile(const tn_compile_request& request) {
   Given given = Given::read(request);
   Job job{.request = request, .given = given, .run = run_options(given, request)};
+  if (job.allows_externs()) job.externs = nodes_for_host(request);
   for (;; ++job.failed_kernels) try {
       return compile_once(job);
     } catch (const KernelFailure& failure) {

@@ -41,6 +41,12 @@ const Chain exact[] = {
        Tensor t = (x * x).sqrt(), v = maximum(t - y, x), w = minimum(y, -v);
        return 1.0 / (w.abs() + 0.5) - v * v;
      }},
+    {"functions by the host's loops",
+     [](const Tensor& x, const Tensor& y) {
+       Tensor angles = sin(x * 3.0) * cos(y) + atan2(x, y) - asin(clamp(y, -1, 1));
+       Tensor rests = fmod(x, 0.7) + remainder(y, 0.3), powers = pow(x.abs(), 1.7) + sinh(y);
+       return (angles + rests) * lgamma(y.abs() + 1.0) + digamma(y.abs() + 0.1) * erfc(x) + powers;
+     }},
     {"a whole number in the middle",
      [](const Tensor& x, const Tensor& y) {
        Tensor t = x * 2.0 + y;

@@ -8,7 +8,7 @@
 //   leaves the 1 of exp(r) away. sigmoid goes through exp(-|x|). tanh and erf
 //   are odd polynomials near 0 and 1 - 2 / (exp(2x) + 1) and 1 - 2^p(x) above. tools/fit_math.py
 //   prints the coefficients. The other functions of f32, and all of f64, are those of the C
-//   library, called for each element in double.
+//   library, called for each element in double, where no host offers its loops (machine.cpp).
 // Cost: 0.1 to 0.4 ns an element for the polynomials, 5 to 20 ns for a call.
 // Errors: 2.5 ulp.
 // Reference: Muller et al., Handbook of Floating-Point Arithmetic, chapter 10.

@@ -51,10 +51,13 @@ void for_each_indexed_run(const char* op, const IndexPlan& plan, IntList operand
     else
       after.add(size, {strides_of(plan.self)[d - n_index + n_indexed], operand_strides[d]});
   }
+  bool is_one_run = after.sizes.size() == 1;  // spares what a walk costs, as much as a short row
   for_each_offset(before, [&](const Offsets<2>& outer) {
     size_t b = 0;
     for_each_offset(middle, [&](const Offsets<1>& mid) {
       int64_t from = outer[0] + offsets[b++], to = outer[1] + mid[0];
+      if (is_one_run)
+        return body(from, to, after.sizes[0], after.strides[0][0], after.strides[0][1]);
       for_each_row(after, [&](const Offsets<2>& at, int64_t n, const Offsets<2>& step) {
         body(from + at[0], to + at[1], n, step[0], step[1]);
       });

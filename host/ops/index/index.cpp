@@ -204,6 +204,16 @@ void check_values(const char* op, const Tensor& self, const Tensor& values) {
           self.dtype(), values.dtype());
 }
 
+// Neighbours have a loop of their own, of which the compiler makes vectors.
+template <class T, class Combine>
+void put_run(T* to, const T* from, int64_t n, int64_t to_step, int64_t step, Combine combine) {
+  if (to_step == 1 && step == 1) {
+    for (int64_t i = 0; i < n; ++i) to[i] = combine(to[i], from[i]);
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) to[i * to_step] = combine(to[i * to_step], from[i * step]);
+}
+
 // Without a meta function before it where it writes in place.
 void put_elements(const char* op, const Tensor& target, TensorList indices, const Tensor& given,
                   bool accumulate) {
@@ -219,13 +229,13 @@ void put_elements(const char* op, const Tensor& target, TensorList indices, cons
     for_each_indexed_run(
         op, plan, plain(strides),
         [&](int64_t target_at, int64_t at, int64_t n, int64_t target_step, int64_t step) {
-          for (int64_t i = 0; i < n; ++i)
-            to[target_at + i * target_step] =
-                combine(to[target_at + i * target_step], from[at + i * step]);
+          put_run(to + target_at, from + at, n, target_step, step, combine);
         });
   };
   if (accumulate)
-    dispatch_dtype(target.dtype(), op, [&]<class T>() { put.template operator()<T>(added<T>); });
+    dispatch_dtype(target.dtype(), op, [&]<class T>() {
+      put.template operator()<T>([](T a, T b) { return added(a, b); });
+    });
   else
     dispatch_itemsize(target.dtype(),
                       [&]<class T>() { put.template operator()<T>([](T, T v) { return v; }); });

@@ -47,6 +47,24 @@ TEST_F(InductorOps, UpsamplingByWholeAndOtherFactors) {
   }
 }
 
+// The host's kernel reads whole rows; what depends on parameters only is made once, by code.
+TEST_F(InductorOps, LargeImagesAreEnlargedByTheHost) {
+  for (const char* op : {"upsample_bilinear2d", "upsample_bicubic2d"}) {
+    std::string text = graph_of_op(std::string(op) + ".default", {"f32[2, 3, 20, 20]"},
+                                   ", [40, 40], false", "f32[2, 3, 40, 40]");
+    auto graph = graph_of(text);
+    auto artifact = compiled("inductor", graph);
+    EXPECT_NE(externs_of(*artifact), "[]") << op;
+    Tensor x = randn({2, 3, 20, 20});
+    auto expected = run(*compiled("eager", graph), *graph, {x});
+    EXPECT_EQ(distance(run(*artifact, *graph, {x})[0], expected[0]), 0) << op;
+    EXPECT_EQ(externs_of(*compiled("inductor", graph, "fallback = 'error'")), "[]") << op;
+    std::string of_parameter = text;
+    of_parameter.insert(of_parameter.find("\n", 1), " parameter static_address");
+    EXPECT_EQ(externs_of(*compiled("inductor", graph_of(of_parameter))), "[]") << op;
+  }
+}
+
 TEST_F(InductorOps, UpsamplingServesAllSizes) {
   const char* const forward = R"(
   symbol s0 in [2, 100] hint 8 from size(%x, 2)

@@ -17,6 +17,7 @@
 #include <tenon/autograd.h>
 #include <tenon/grad_mode.h>
 #include <tenon/ops.h>
+#include <tenon/primitives.h>
 #include <tenon/tree.h>
 
 namespace tenon {
@@ -195,6 +196,21 @@ tn_arg value_arg(uint32_t index) {
   a.kind = TN_ARG_VALUE;
   a.u.value = index;
   return a;
+}
+
+TEST(Primitives, AreTheLoopsOfTheHost) {
+  const auto* primitives = static_cast<const tn_primitives_api*>(
+      host().extension(TN_PRIMITIVES_ID, TN_PRIMITIVES_VERSION));
+  ASSERT_NE(primitives, nullptr);
+  Tensor x = randn({1000}), found = empty({1000}), two = full({1}, 2.0);
+  const void* in[] = {x.data_ptr<float>(), two.data_ptr<float>()};
+  primitives->find(TN_F_SIN, TN_F32)(found.data_ptr<float>(), in, 1000, 0);
+  EXPECT_TRUE(found.equal(x.sin()));
+  primitives->find(TN_F_ATAN2, TN_F32)(found.data_ptr<float>(), in, 1000, 2);
+  EXPECT_TRUE(found.equal(atan2(x, two)));
+  EXPECT_EQ(primitives->find(TN_F_SIN, TN_I64), nullptr);
+  EXPECT_EQ(primitives->find(TN_F_CAST, TN_F32), nullptr);
+  EXPECT_EQ(primitives->find(TN_F_COUNT, TN_F32), nullptr);
 }
 
 TEST(RunOp, HasTheGradientModeThatItIsTold) {
