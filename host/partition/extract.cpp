@@ -50,12 +50,12 @@ JointId result_in_half(const WorkGraph& graph, const std::vector<char>& valid, J
 
 }  // namespace
 
-Extracted extract(const WorkGraph& graph, std::span<const JointId> inputs,
-                  std::span<const JointId> outputs, Half half) {
+ExtractedHalf extract(const WorkGraph& graph, std::span<const JointId> inputs,
+                      std::span<const JointId> outputs, Half half) {
   std::vector<char> given(graph.size(), 0);
   for (JointId id : inputs) given[id] = 1;
   const std::vector<char> valid = valid_nodes(graph, given, half);
-  Extracted result;
+  ExtractedHalf result;
   result.used.assign(graph.size(), 0);
   for (JointId id : outputs) {
     result.outputs.push_back(id == no_node ? no_node : result_in_half(graph, valid, id));
@@ -84,7 +84,7 @@ std::vector<JointId> inputs_of_kind(const WorkGraph& graph, Kind first, Kind sec
   return ids;
 }
 
-std::vector<JointId> joined(std::initializer_list<std::span<const JointId>> lists) {
+std::vector<JointId> concatenated(std::initializer_list<std::span<const JointId>> lists) {
   std::vector<JointId> all;
   for (std::span<const JointId> list : lists) all.insert(all.end(), list.begin(), list.end());
   return all;
@@ -110,7 +110,7 @@ void bind_symbols(const WorkGraph& graph, std::span<const JointId> tangents, Par
     (symbol.empty() ? derived : bindings).push_back(id);
     if (!symbol.empty()) bound.insert(symbol);
   }
-  for (JointId id : joined({derived, partition.saved, tangents})) {
+  for (JointId id : concatenated({derived, partition.saved, tangents})) {
     std::vector<std::string> symbols = graph.node(id).symbols;
     std::sort(symbols.begin(), symbols.end());
     for (const std::string& symbol : symbols) {
@@ -120,7 +120,7 @@ void bind_symbols(const WorkGraph& graph, std::span<const JointId> tangents, Par
       if (binder != graph.order().end()) bindings.push_back(*binder);
     }
   }
-  partition.saved_symbols = joined({bindings, derived});
+  partition.saved_symbols = concatenated({bindings, derived});
 }
 
 // Results of a tuple are read right behind it, so that the rest of it can be freed.
@@ -147,15 +147,17 @@ void split_at(const WorkGraph& graph, std::span<const JointId> saved, bool reord
   const std::vector<JointId> arriving = inputs_of_kind(graph, Kind::tangent, Kind::backward_seed);
   std::vector<JointId> read(saved.begin(), saved.end());
   const std::vector<char> used =
-      extract(graph, joined({read, arriving}), graph.gradients(), Half::backward).used;
+      extract(graph, concatenated({read, arriving}), graph.gradients(), Half::backward).used;
   std::erase_if(read, [&](JointId id) { return !used[id]; });
   sort_into_kinds(graph, read, partition);
   bind_symbols(graph, arriving, partition);
 
-  read = joined({partition.saved_symbols, partition.saved, partition.saved_opaque});
+  read = concatenated({partition.saved_symbols, partition.saved, partition.saved_opaque});
   const auto user_outputs = graph.forward_outputs();
-  Extracted forward = extract(graph, arguments, joined({user_outputs, read}), Half::forward);
-  Extracted backward = extract(graph, joined({read, arriving}), graph.gradients(), Half::backward);
+  ExtractedHalf forward =
+      extract(graph, arguments, concatenated({user_outputs, read}), Half::forward);
+  ExtractedHalf backward =
+      extract(graph, concatenated({read, arriving}), graph.gradients(), Half::backward);
   forward.outputs.resize(user_outputs.size());
   partition.forward_outputs = std::move(forward.outputs);
   partition.gradients = std::move(backward.outputs);

@@ -9,15 +9,15 @@ namespace tenon::partition {
 
 enum class Half : uint8_t { forward, backward };
 
-struct Extracted {
+struct ExtractedHalf {
   std::vector<JointId> calls;    ///< in the order of the graph, only what is needed
   std::vector<JointId> outputs;  ///< the results, where a write to an input stands for the input
   std::vector<char> used;        ///< by id: read by one of the calls, or a result
 };
 
 /// Throws InternalError if a result cannot be computed from `inputs`.
-Extracted extract(const WorkGraph& graph, std::span<const JointId> inputs,
-                  std::span<const JointId> outputs, Half half);
+ExtractedHalf extract(const WorkGraph& graph, std::span<const JointId> inputs,
+                      std::span<const JointId> outputs, Half half);
 
 /// Splits the graph at the saved values: fills the saved lists, the calls of both halves, outputs
 /// and what is recomputed. Saved values that the backward does not read are dropped, those that

@@ -33,7 +33,7 @@ void find_classes(const WorkGraph& graph, CutFacts& facts) {
   std::vector<JointId> arguments;
   for (JointId id : graph.order())
     if (graph.is_forward_input(id)) arguments.push_back(id);
-  Extracted forward = extract(graph, arguments, graph.forward_outputs(), Half::forward);
+  ExtractedHalf forward = extract(graph, arguments, graph.forward_outputs(), Half::forward);
   for (JointId id : graph.order())
     facts.nodes[id].place = facts.for_backward[id] ? NodeClass::backward : NodeClass::unclaimed;
   for (const auto& list : {arguments, forward.calls})
