@@ -2,6 +2,7 @@
 #include "aot/eager_training.h"
 
 #include "core/dispatch.h"
+#include "core/tensor/tensor_impl.h"
 #include "graph/interpret.h"
 #include "report/events.h"
 
@@ -56,10 +57,15 @@ class BelowTape final : public Artifact {
 
 }  // namespace
 
+// A view whose base was written on the tape tells when asked.
+static bool needs_gradient(detail::TensorHead* t) {
+  if (!t) return false;
+  if (t->flags & TN_T_REQUIRES_GRAD) return true;
+  return static_cast<TensorImpl*>(t)->storage_ref->stale_views && share(t).requires_grad();
+}
+
 bool call_wants_gradients(std::span<detail::TensorHead* const> inputs) {
-  return thread_modes.grad_enabled && std::ranges::any_of(inputs, [](const detail::TensorHead* t) {
-           return t && (t->flags & TN_T_REQUIRES_GRAD);
-         });
+  return thread_modes.grad_enabled && std::ranges::any_of(inputs, needs_gradient);
 }
 
 std::shared_ptr<Artifact> with_eager_training(std::shared_ptr<const Graph> graph,

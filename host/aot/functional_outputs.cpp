@@ -10,6 +10,7 @@
 #include "ops/op_table.h"
 #include "ops/shapes.h"
 
+#include <tenon/autograd.h>
 #include <tenon/ops/copy.h>
 #include <tenon/ops/create.h>
 #include <tenon/plugin.h>
@@ -39,6 +40,7 @@ std::vector<Tensor> FunctionalOutputs::describe() {
     out_.outputs.push_back(output_recipe(id));
     describe_output(out_.outputs.back(), id);
   }
+  number_detached();
   write_inputs_back();
   note_restrides();
   show_symbols();
@@ -180,9 +182,9 @@ ViewStep FunctionalOutputs::replayed(const ViewStep& step, const Tensor& view) {
 }
 
 // The views of an output are made again from its memory where a call can give their arguments.
-std::vector<ViewStep> FunctionalOutputs::replayed(const Alias& alias, Tensor view) {
+std::vector<ViewStep> FunctionalOutputs::replayed(std::span<const ViewStep> chain, Tensor view) {
   std::vector<ViewStep> steps;
-  for (const ViewStep& step : alias.chain) {
+  for (const ViewStep& step : chain) {
     view = apply_view(step, view);
     steps.push_back(replayed(step, view));
     if (!steps.back().op) return {};
@@ -207,14 +209,48 @@ void FunctionalOutputs::describe_output(OutputRecipe& recipe, ValueId id) {
     add_replay(recipe, alias, results_[recipe.index]);
 }
 
+// What detach() gives is the base of its views, which a write to one of them gives a history. Nobody
+// sees that of a single one.
+void FunctionalOutputs::number_detached() {
+  std::map<ValueId, std::vector<size_t>> shown;
+  for (size_t i = 0; i < out_.outputs.size(); ++i) {
+    const OutputRecipe::Kind kind = out_.outputs[i].kind;
+    if (kind != OutputRecipe::Kind::view_of_input && kind != OutputRecipe::Kind::view_of_result)
+      continue;
+    ValueId detached = values_.alias(graph_.outputs()[i]).detached;
+    if (detached != no_value) shown[detached].push_back(i);
+  }
+  uint32_t number = 0;
+  for (const auto& [detached, outputs] : shown) {
+    if (graph_.value(detached).source == ValueSource::input) {  // by detach_
+      for (size_t i : outputs) out_.outputs[i].is_tracked = true;
+      continue;
+    }
+    if (outputs.size() == 1) continue;
+    for (size_t i : outputs) {
+      out_.outputs[i].detached = number;
+      out_.outputs[i].is_detached = values_.alias(graph_.outputs()[i]).identity == detached;
+    }
+    ++number;
+  }
+}
+
 // A view by place gives elements that share a place one gradient between them, where a replayed one
-// tells them apart.
+// tells them apart. One that shows more than the view that it was made of leads there, until a write.
 void FunctionalOutputs::add_replay(OutputRecipe& recipe, const Alias& alias, const Tensor& memory) {
+  if (alias.shows_more && !recipe.is_older && alias.restrided == no_value) {
+    recipe.replay = replayed(alias.made_by, memory);
+    return require(
+        !recipe.replay.empty(), ErrorCode::unsupported,
+        "a result that needs a gradient is a view by place of a view, by {}, which cannot "
+        "be made functional; call as_strided on the tensor that is viewed",
+        alias.made_by.back().op->name);
+  }
   const bool is_wanted =
       alias.restrided == no_value && config::flags().functorch.view_replay_for_aliased_outputs;
-  if (is_wanted) recipe.replay = replayed(alias, memory);
+  if (is_wanted) recipe.replay = replayed(alias.chain, memory);
   if (!recipe.replay.empty() || !may_show_twice(memory.sizes(), memory.strides())) return;
-  recipe.replay = replayed(alias, memory);
+  recipe.replay = replayed(alias.chain, memory);
   require(!recipe.replay.empty(), ErrorCode::unsupported,
           "a result that needs a gradient is a view, by {}, of an argument whose elements share "
           "memory, which cannot be made functional; clone the argument first",
@@ -238,6 +274,7 @@ void FunctionalOutputs::write_inputs_back() {
     if (base.position == no_value || base.generation == 0) continue;
     require_own_memory(base, recorder_.input_fake(base.position));
     if (options_.keep_input_mutations) {
+      EnableGradGuard mode(thread_modes.grad_enabled && base.written_with_grad);
       copy_(recorder_.input_fake(base.position), base.current);
       out_.mutated_inputs.push_back(base.position);
     } else {
@@ -259,7 +296,7 @@ void FunctionalOutputs::note_restrides() {
     Tensor before =
         position < out_.shared.size() ? apply_view(alias.chain.front(), memory) : memory;
     OutputRecipe now = view_recipe(OutputRecipe::Kind::view_of_input, i, alias, memory, before);
-    out_.restrides.push_back({i, now.view, now.offset});
+    out_.restrides.push_back({i, now.view, now.offset, !alias.reshaped_with_grad});
   }
 }
 

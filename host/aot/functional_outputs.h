@@ -6,6 +6,7 @@
 #include "graph/record.h"
 
 #include <map>
+#include <span>
 #include <vector>
 
 namespace tenon {
@@ -36,7 +37,8 @@ class FunctionalOutputs {
   void describe_output(OutputRecipe& recipe, ValueId id);
   void add_replay(OutputRecipe& recipe, const Alias& alias, const Tensor& memory);
   ViewStep replayed(const ViewStep& step, const Tensor& view);
-  std::vector<ViewStep> replayed(const Alias& alias, Tensor view);
+  std::vector<ViewStep> replayed(std::span<const ViewStep> chain, Tensor view);
+  void number_detached();
   void write_inputs_back();
   void note_restrides();
   void show_symbols();

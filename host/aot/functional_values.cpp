@@ -317,7 +317,8 @@ void FunctionalValues::write(ValueId id, Tensor content) {
     content = copy(before, content);
   Tensor whole = in_order_of(base.current, scatter_views(alias.chain, base.current, content));
   ++base.generation;
-  if (training_ && is_hidden_from_grad(alias)) {
+  const bool is_hidden = is_hidden_from_grad(alias);
+  if (training_ && is_hidden) {
     require(!thread_modes.grad_enabled || !content.requires_grad(), ErrorCode::unsupported,
             "a value that needs a gradient is written through detach(), which gives one memory two "
             "histories");
@@ -325,7 +326,7 @@ void FunctionalValues::write(ValueId id, Tensor content) {
     if (base.current.requires_grad()) with_older_history_.push_back(base.current);
     return;  // the alias is made anew, with its part of that history
   }
-  base.written_with_grad = true;
+  base.written_with_grad |= !is_hidden;
   base.current = std::move(whole);
   const bool is_whole = alias.chain.empty();
   if (!is_whole && !lies_as(content, preserved_strides(before))) return;  // made anew
@@ -336,7 +337,8 @@ void FunctionalValues::write(ValueId id, Tensor content) {
 
 // Writes under NoGradGuard or through detach().
 bool FunctionalValues::is_hidden_from_grad(const Alias& alias) const {
-  return !thread_modes.grad_enabled || std::ranges::any_of(alias.chain, [](const ViewStep& step) {
+  const bool grad_is_on = training_ ? thread_modes.grad_enabled : grad_is_on_;
+  return !grad_is_on || std::ranges::any_of(alias.chain, [](const ViewStep& step) {
     return step.without_grad || step.op->def->vjp.kind == Vjp::Kind::none;
   });
 }
@@ -352,7 +354,9 @@ void FunctionalValues::restride(ValueId self, ValueId view) {
   Alias now = *aliases_[view];
   now.input = aliases_[self]->input;
   now.identity = aliases_[self]->identity;
+  if (now.detached == view) now.detached = now.identity;  // detach_
   now.restrided = view;
+  now.reshaped_with_grad = aliases_[self]->reshaped_with_grad || grad_is_on_;
   become(self, now);
 }
 
@@ -379,6 +383,7 @@ void FunctionalValues::resize(ValueId self, ValueId resized) {
       "other sizes of a tensor that does not lie row by row in memory of its own cannot be made "
       "functional; clone it first");
   if (begins_at_base(now, base)) now.chain.clear();
+  now.reshaped_with_grad |= grad_is_on_;
   now.chain.push_back(place_step(seen, offset));
   for (size_t d = 0; d < seen.meta.sizes.size(); ++d)
     end = end + (symbols_.renewed(seen.meta.sizes[d]) - 1) * symbols_.renewed(seen.meta.strides[d]);
@@ -416,13 +421,17 @@ void FunctionalValues::add_result(const Node& node, const OpEntry& op, ValueId i
       bool by_place = op.def->tags & OpTags::by_place;
       const bool is_from_base =
           by_place && !alias.chain.empty() && begins_at_base(alias, bases_[alias.base]);
+      if (is_from_base && !alias.shows_more) alias.made_by = alias.chain;
       alias.shows_more = alias.shows_more || is_from_base;
+      ViewStep step = view_step(node, op, index, place);
+      if (alias.shows_more) alias.made_by.push_back(step);
       if (is_from_base)
         alias.chain = {place_step(graph_.value(id), sym_offset_of(value))};
       else
-        alias.chain.push_back(view_step(node, op, index, place));
+        alias.chain.push_back(std::move(step));
       // As on the tape: a view of what needs a gradient, made while gradients are off, has none.
       alias.chain.back().without_grad = !thread_modes.grad_enabled && viewed.value.requires_grad();
+      if (op.def->vjp.kind == Vjp::Kind::none) alias.detached = id;
       alias.value = value;
       alias.identity = id;
       alias.input = alias.restrided = no_value;

@@ -36,9 +36,14 @@ struct Alias {
   ValueId identity = no_value;   ///< equal for values that are one tensor
   ValueId restrided = no_value;  ///< the value with its sizes, once they were changed in place
   uint32_t made_in = 0;          ///< of views: the generation of the memory in which they were made
+  ValueId detached = no_value;   ///< of views of what detach() gives: the identity of that
   bool is_packed = false;        ///< of views: `value` has the elements, but not their places
-  /// Of views by place: `value` was made of a tensor that shows less, as a reader's tape has it.
+  /// Some change of sizes in place was made with gradients on.
+  bool reshaped_with_grad = false;
+  /// Of views by place: `value` was made of a tensor that shows less, as a reader's tape has it; and
+  /// the views that led there, in place of `chain`.
   bool shows_more = false;
+  std::vector<ViewStep> made_by;
 };
 
 /// A data-dependent size gets a new symbol when its op is recorded again; what is written over the
@@ -88,6 +93,8 @@ class FunctionalValues {
   Tensor& current(ValueId id);
   /// The same as it lies in its memory, for those who look at it by place.
   Tensor& in_place(ValueId id);
+  /// Whether gradients were on at the node that is lowered next.
+  void note_grad_mode(bool is_on) { grad_is_on_ = is_on; }
   /// `content` becomes what `id` shows, and with it what all views of its memory show.
   void write(ValueId id, Tensor content);
   /// Contents of writes that gradients do not see, where the memory had a history.
@@ -110,6 +117,7 @@ class FunctionalValues {
 
   const Graph& graph_;
   const bool training_;
+  bool grad_is_on_ = true;
   const bool knows_aliases_;  // imported graphs tell of their inputs only
   RenewedSymbols symbols_;
   std::deque<Base> bases_;

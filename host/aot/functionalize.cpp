@@ -19,6 +19,7 @@
 #include "graph/copy.h"
 #include "graph/passes/aliasing.h"
 #include "graph/passes/passes.h"
+#include "graph/passes/view_root.h"
 #include "ops/custom_op.h"
 #include "ops/decompose.h"
 #include "ops/op_ids.h"
@@ -198,6 +199,7 @@ void Functionalizer::lower_node(const Node& node) {
   in_assertion_ = node.n_results == 0;
   std::optional<EnableGradGuard> mode;
   if (options_.is_differentiated()) follow_facts(node, mode);
+  values_.note_grad_mode(is_grad_enabled_at(node, recorder_.grad_enabled()));
   std::vector<Value> args = values_.arguments(node);
   if (op.mutated_args)
     lower_write(node, op, args);

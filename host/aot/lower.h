@@ -57,6 +57,10 @@ struct OutputRecipe {
   bool shows_all = false;      ///< of views: the very elements of the memory, as they lie
   bool is_tracked = false;     ///< of views: the tape knows them as such
   bool is_older = false;       ///< of views: the memory was written since they were made
+  /// Of views of what detach() gives, where several outputs show that: its number, and whether this
+  /// is the tensor itself. To the tape it is no view, and the others are its views.
+  uint32_t detached = no_value;
+  bool is_detached = false;
   /// Of views that need a gradient: the views from the memory on, where they can be made again.
   std::vector<ViewStep> replay;
 };
@@ -98,6 +102,8 @@ struct Lowered {
     uint32_t input;
     TensorMeta view;
     SymInt offset;  ///< from the input's own, in elements
+    /// All changes were made while gradients were off.
+    bool without_grad = false;
   };
   std::vector<Restride> restrides;
   /// Data-dependent symbols in `view`s, and the outputs of the functional graph that tell them.

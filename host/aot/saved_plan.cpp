@@ -80,6 +80,10 @@ Json output(const OutputRecipe& recipe, const Graph& graph) {
   if (recipe.requires_grad) out.push_back({"requires_grad", true});
   if (recipe.is_tracked) out.push_back({"tracked", true});
   if (recipe.is_older) out.push_back({"older", true});
+  if (recipe.detached != no_value) {
+    out.push_back({"detached", int64_t{recipe.detached}});
+    out.push_back({"is_detached", recipe.is_detached});
+  }
   if (!recipe.replay.empty()) out.push_back({"replay", replayed(recipe.replay, graph)});
   return out;
 }
@@ -126,14 +130,16 @@ class PlanReader {
             plan);
     n_inner = n_primals;
     for (const JsonView& o : plan.field("outputs").items())
-      out.outputs.push_back(output(o, n_inputs, n_results, out.outputs.size()));
+      out.outputs.push_back(
+          output(o, n_inputs, n_results, out.outputs.size(), out.n_original_outputs));
     for (const JsonView& w : plan.field("write_backs").items())
       out.write_backs.push_back({w.field("output").number_below(n_results),
                                  w.field("input").number_below(n_inner),
                                  w.field("without_grad").boolean()});
     for (const JsonView& r : plan.field("restrides").items())
       out.restrides.push_back({r.field("input").number_below(n_inputs), meta(r.field("view")),
-                               number(r.field("view").field("offset"))});
+                               number(r.field("view").field("offset")),
+                               r.field("without_grad").boolean()});
     for (const JsonView& s : plan.field("shown_symbols").items())
       out.shown_symbols.push_back(
           {expression(s.field("symbol")), s.field("output").number_below(n_results)});
@@ -168,7 +174,8 @@ class PlanReader {
             "{}: sizes without strides", v);
     return out;
   }
-  OutputRecipe output(const JsonView& v, size_t n_inputs, size_t n_results, size_t earlier) const {
+  OutputRecipe output(const JsonView& v, size_t n_inputs, size_t n_results, size_t earlier,
+                      size_t n_outputs) const {
     OutputRecipe out;
     out.kind =
         static_cast<Kind>(v.field("kind").number_below(static_cast<size_t>(Kind::undefined) + 1));
@@ -185,6 +192,10 @@ class PlanReader {
     if (auto needs = v.optional_field("requires_grad")) out.requires_grad = needs->boolean();
     if (auto tracked = v.optional_field("tracked")) out.is_tracked = tracked->boolean();
     if (auto older = v.optional_field("older")) out.is_older = older->boolean();
+    if (auto detached = v.optional_field("detached")) {
+      out.detached = detached->number_below(n_outputs);
+      out.is_detached = v.field("is_detached").boolean();
+    }
     if (auto steps = v.optional_field("replay"))
       for (const JsonView& step : steps->items()) out.replay.push_back(view_step(step));
     return out;
@@ -256,8 +267,9 @@ std::string plan_text(const Lowered& lowered) {
                                        {"input", int64_t{w.input}},
                                        {"without_grad", w.without_grad}});
   for (const Lowered::Restride& r : lowered.restrides)
-    restrides.push_back(
-        Json::Object{{"input", int64_t{r.input}}, {"view", view(r.view, r.offset, graph)}});
+    restrides.push_back(Json::Object{{"input", int64_t{r.input}},
+                                     {"view", view(r.view, r.offset, graph)},
+                                     {"without_grad", r.without_grad}});
   for (const Lowered::ShownSymbol& s : lowered.shown_symbols)
     shown.push_back(
         Json::Object{{"symbol", graph.shape_env->text(s.symbol)}, {"output", int64_t{s.output}}});

@@ -109,11 +109,15 @@ void SecondForward::extract() {
 }
 
 std::vector<Tensor> SecondForward::run(std::span<const Tensor> primals,
-                                       std::span<const int64_t> words) {
-  require(!loses_history_, ErrorCode::unsupported,
+                                       std::span<const int64_t> words,
+                                       std::span<const Tensor> sent) {
+  bool loses_history = loses_history_;
+  for (size_t k = 0; k < results_.size(); ++k)
+    loses_history |= results_[k] == no_value && sent[k].defined();
+  require(!loses_history, ErrorCode::unsupported,
           "gradients of gradients through a compiled function that writes a tensor which needs a "
-          "gradient under NoGradGuard or through detach(), and reads it afterwards; write to a "
-          "clone, or leave the function uncompiled (.disable = true)");
+          "gradient under NoGradGuard or through detach(), and reads or returns it afterwards; "
+          "write to a clone, or leave the function uncompiled (.disable = true)");
   extract_once_.run([this] { extract(); });
   std::vector<detail::TensorHead*> heads;
   for (const Tensor& t : primals) heads.push_back(t.head());

@@ -28,9 +28,11 @@ class SecondForward {
 
   Need need_of(uint32_t primal) const { return needs_[primal]; }
   /// The results, by tangent; undefined where they have the history of what they overwrite.
-  /// `words` are the symbols of the call. Throws UserError (unsupported) where a result leads
-  /// through such a value: the graph does not tell its history.
-  std::vector<Tensor> run(std::span<const Tensor> primals, std::span<const int64_t> words);
+  /// `words` are the symbols of the call, `sent` the gradients of the results. Throws UserError
+  /// (unsupported) where such a result gets one, or a result leads through such a value: the graph
+  /// does not tell its history.
+  std::vector<Tensor> run(std::span<const Tensor> primals, std::span<const int64_t> words,
+                          std::span<const Tensor> sent);
 
  private:
   void find_nodes(const Derivative& derivative);

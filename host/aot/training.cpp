@@ -28,6 +28,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/process_end.h"
 #include "core/random.h"
 #include "core/sym/sym_eval.h"
 #include "core/tensor/stand_in.h"
@@ -307,7 +308,8 @@ class CompiledNode final : public autograd::Node {
     const BackwardCode::Variant& half = plan_->backward.for_tangents(undefined);
     std::vector<Tensor> values = inputs_of(half, grads);
     BelowAutocast casts_are_recorded;
-    if (std::ranges::any_of(values, is_fake)) return pass_on(half, undefined, values);
+    if (is_process_ending() || std::ranges::any_of(values, is_fake))
+      return pass_on(half, undefined, values);
     const autograd::EngineOptions* pass = autograd::current_pass();
     bool donates = config::flags().functorch.donated_buffer && pass && !pass->keep_graph &&
                    !passed_.are_awaited();
@@ -324,7 +326,8 @@ class CompiledNode final : public autograd::Node {
 
   static bool is_fake(const Tensor& t) { return t.defined() && t.is_fake(); }
 
-  // In a body that is recorded with its passes: machine code computes nothing with fakes.
+  // In a body that is recorded with its passes: machine code computes nothing with fakes. At the end of
+  // the process there is none any more.
   std::vector<Tensor> pass_on(const BackwardCode::Variant& half, const std::vector<bool>& undefined,
                               std::vector<Tensor>& values) {
     std::vector<detail::TensorHead*> heads;
@@ -392,7 +395,7 @@ class CompiledNode final : public autograd::Node {
     if (plan_->is_random) restore_rng_state(random_);
     auto run_again = [&] {
       BelowAutocast casts_are_recorded;
-      return plan_->second.run(primals, words_);
+      return plan_->second.run(primals, words_, grads);
     };
     std::vector<Tensor> results = run_again();
     if (plan_->is_random) restore_rng_state(now);

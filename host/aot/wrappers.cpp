@@ -37,6 +37,8 @@ class InferenceWrapper final : public Artifact {
     auto reads_inputs = [](const OutputRecipe& r) {
       return r.kind == OutputRecipe::Kind::input || r.kind == OutputRecipe::Kind::view_of_input;
     };
+    for (const OutputRecipe& r : lowered_.outputs)
+      if (r.detached != no_value) n_detached_ = std::max<size_t>(n_detached_, r.detached + 1);
     done_with_inputs_ = lowered_.shared.empty() && lowered_.write_backs.empty() &&
                         lowered_.restrides.empty() &&
                         std::ranges::none_of(lowered_.outputs, reads_inputs);
@@ -60,10 +62,11 @@ class InferenceWrapper final : public Artifact {
     for (const Lowered::WriteBack& w : lowered_.write_backs)
       write_back(w, memories[w.input], results[w.output]);
     for (const SharedInput& s : lowered_.shared) bump_version(share(inputs[s.members[0]]));
+    std::vector<Tensor> detached = make_detached(inputs, symbols, results);
     for (size_t i = 0; i < outputs.size(); ++i)
       outputs[i] = lowered_.outputs[i].kind == OutputRecipe::Kind::output
                        ? outputs[lowered_.outputs[i].index]
-                       : make_output(lowered_.outputs[i], inputs, symbols, results);
+                       : make_output(lowered_.outputs[i], inputs, symbols, results, detached);
     for (const Lowered::Restride& r : lowered_.restrides)
       restride(r, share(inputs[r.input]), symbols);
   }
@@ -190,16 +193,32 @@ class InferenceWrapper final : public Artifact {
     Dims sizes = sizes_at_call(r.view.sizes, symbols);
     Dims strides = sizes_at_call(r.view.strides, symbols);
     int64_t offset = size_at_call(r.offset, symbols) + input.storage_offset();
-    EnableGradGuard mode(thread_modes.grad_enabled && may_be_on_tape(input));
+    EnableGradGuard mode(thread_modes.grad_enabled && !r.without_grad && may_be_on_tape(input));
     if (!input.requires_grad())
       return replace_metadata(input, list_of(sizes), list_of(strides), offset);
     // What comes before knows the sizes that it had. The version has moved on before the run.
     input.as_strided_(list_of(sizes), list_of(strides), offset);
-    --impl_of(input)->storage_ref->version;
+    TensorImpl* impl = impl_of(input);
+    const bool is_up_to_date = impl->base_version == *impl->version;
+    --impl->storage_ref->version;
+    if (is_up_to_date) impl->base_version = *impl->version;
+  }
+
+  // What detach() gives and several outputs show, by its number; undefined where no output is it.
+  std::vector<Tensor> make_detached(std::span<detail::TensorHead*> inputs,
+                                    const SymbolsOfCall& symbols,
+                                    const std::vector<Tensor>& results) const {
+    std::vector<Tensor> detached(n_detached_);
+    if (detached.empty()) return detached;
+    for (const OutputRecipe& recipe : lowered_.outputs)
+      if (recipe.is_detached)
+        detached[recipe.detached] = make_output(recipe, inputs, symbols, results, detached);
+    return detached;
   }
 
   Tensor make_output(const OutputRecipe& recipe, std::span<detail::TensorHead*> inputs,
-                     const SymbolsOfCall& symbols, const std::vector<Tensor>& results) const {
+                     const SymbolsOfCall& symbols, const std::vector<Tensor>& results,
+                     std::span<Tensor> detached) const {
     switch (recipe.kind) {
       case OutputRecipe::Kind::result:
         return results[recipe.index];
@@ -210,6 +229,7 @@ class InferenceWrapper final : public Artifact {
       default:
         break;
     }
+    if (recipe.is_detached && detached[recipe.detached].defined()) return detached[recipe.detached];
     Tensor base = recipe.kind == OutputRecipe::Kind::view_of_input ? share(inputs[recipe.index])
                                                                    : results[recipe.index];
     Dims sizes = sizes_at_call(recipe.view.sizes, symbols);
@@ -223,7 +243,13 @@ class InferenceWrapper final : public Artifact {
       return view_on_tape(base, recipe.view.dtype, std::move(sizes), std::move(strides), offset);
     }
     Tensor view = make_view_as(base, recipe.view.dtype, list_of(sizes), list_of(strides), offset);
-    if (!recipe.is_tracked) return view;
+    const bool is_of_detached = recipe.detached != no_value && !recipe.is_detached;
+    if (!recipe.is_tracked && !is_of_detached) return view;
+    if (is_of_detached) {
+      Tensor& whole = detached[recipe.detached];
+      if (!whole.defined()) whole = autograd::bare_alias(base);
+      base = whole;
+    }
     track_view(view, base);
     if (recipe.is_older) --impl_of(view)->base_version;
     autograd::note_view_without_grad(view, base);
@@ -266,6 +292,7 @@ class InferenceWrapper final : public Artifact {
 
   Lowered lowered_;
   bool done_with_inputs_ = false;  // once the code inside has run
+  size_t n_detached_ = 0;
   std::shared_ptr<Artifact> inner_;
   const OpEntry* copy_;
   std::vector<const Expr*> symbols_;

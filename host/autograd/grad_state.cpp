@@ -43,8 +43,19 @@ std::shared_ptr<Node> node_of(const Tensor& t) {
   return state ? state->node : nullptr;
 }
 
+// Views that a body makes of a captured tensor are views of its fake, which has a node where the body
+// has written it with a value that needs a gradient.
+Tensor with_history_of(const Tensor& t) {
+  if (!t.is_fake() || !thread_modes.tracer) return t;
+  if (const GradState* state = state_of(t); state && state->node) return t;
+  Tensor captured = captured_slot(t);
+  return captured.defined() ? captured : t;
+}
+
 Edge edge_of(const Tensor& t) {
-  if (!t.defined() || !t.requires_grad()) return {};
+  if (!t.defined()) return {};
+  if (Tensor other = with_history_of(t); !same_head(other, t)) return edge_of(other);
+  if (!t.requires_grad()) return {};
   if (const Tensor* object = stands_for(t)) return edge_of(*object);
   refresh_view(t);
   GradState& state = ensure_state(t);

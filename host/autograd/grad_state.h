@@ -37,6 +37,8 @@ GradState& state_with_hooks(const Tensor& leaf);
 /// The node that made `t`, null for leaves. Of a view whose base was written in place since it was
 /// made, a new node that reads from the base.
 std::shared_ptr<Node> node_of(const Tensor& t);
+/// `t`, or the captured tensor that it stands for on the tape of a body.
+Tensor with_history_of(const Tensor& t);
 /// Where the gradient of `t` goes: its node, or the accumulator of a leaf; none when it needs no
 /// gradient.
 Edge edge_of(const Tensor& t);

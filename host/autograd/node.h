@@ -116,6 +116,7 @@ class Node : public std::enable_shared_from_this<Node> {
   /// come by again.
   std::recursive_mutex lock;
   std::vector<std::string> anomaly_trace;  ///< the calls that made it, in anomaly mode
+  std::weak_ptr<Node> write_to_view;  ///< the node of a view's base that this one stands within
   /// The streams of the thread when the node was made; it runs under them.
   std::shared_ptr<const StreamChoice> streams;
 

@@ -371,6 +371,7 @@ void* (*leave_recording_slot)(const char*, std::source_location, std::vector<Ten
                               std::span<const Tensor>) = nullptr;
 void (*resume_recording_slot)(void*) = nullptr;
 Tensor (*behind_fake_slot)(const Tensor&) = nullptr;
+Tensor (*captured_slot)(const Tensor&) = nullptr;
 bool (*is_leaf_slot)(const Tensor&) = nullptr;
 
 std::shared_ptr<Node> make_refusing_node(std::string name, std::string why, Edges edges) {

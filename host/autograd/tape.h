@@ -36,6 +36,9 @@ extern void* (*leave_recording_slot)(const char* what, std::source_location wher
 extern void (*resume_recording_slot)(void* token);
 /// While a recorder runs: the tensor that a fake stands for, if it is known and has the gradient.
 extern Tensor (*behind_fake_slot)(const Tensor& fake);
+/// While a recorder runs whose ops go through the tape: the captured tensor that a fake stands for, by
+/// which the tape knows it; undefined for others. capture/tape/grad_effects.cpp.
+extern Tensor (*captured_slot)(const Tensor& fake);
 /// While a recorder runs: whether a fake that has no node is a leaf of a plain run.
 /// capture/tape/fake_tape.cpp.
 extern bool (*is_leaf_slot)(const Tensor& fake);

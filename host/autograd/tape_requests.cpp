@@ -13,7 +13,7 @@ namespace {
 
 thread_local const TapeRequests* requests_of_call = nullptr;
 
-constexpr const char *hooks_fact = "hooks", *own_node_fact = "own_node",
+constexpr const char *hooks_fact = "hooks", *sought_fact = "sought", *own_node_fact = "own_node",
                      *function_fact = "function";
 
 template <class T>
@@ -37,12 +37,39 @@ std::vector<T> list_of_text(std::string_view text) {
   return numbers;
 }
 
-std::vector<uint32_t> hooked_results(const tenon::Node& node) {
-  auto found = node.facts.find(hooks_fact);
+std::vector<uint32_t> marked_results(const tenon::Node& node, const char* fact = hooks_fact) {
+  auto found = node.facts.find(fact);
   if (found == node.facts.end()) return {};
   auto results = list_of_text<uint32_t>(found->second);
   std::erase_if(results, [&](uint32_t r) { return r >= node.n_results; });
   return results;
+}
+
+void mark_result(Graph& graph, ValueId value, const char* fact) {
+  const GraphValue& made = graph.value(value);
+  tenon::Node& node = graph.node(made.source_index);
+  std::vector<uint32_t> results = marked_results(node, fact);
+  if (std::ranges::find(results, made.result_index) != results.end()) return;
+  results.push_back(made.result_index);
+  std::ranges::sort(results);
+  node.facts[fact] = list_text(results);
+}
+
+std::vector<ValueId> marked_values(const Graph& graph, const char* fact) {
+  std::vector<ValueId> values;
+  for (const tenon::Node& node : graph.nodes())
+    for (uint32_t r : marked_results(node, fact)) values.push_back(node.first_result + r);
+  return values;
+}
+
+bool ends_piece(const Graph& graph, ValueId value) {
+  const GraphValue& made = graph.value(value);
+  if (made.source != ValueSource::node) return false;
+  auto is_marked = [&](const char* fact) {
+    std::vector<uint32_t> results = marked_results(graph.node(made.source_index), fact);
+    return std::ranges::find(results, made.result_index) != results.end();
+  };
+  return is_marked(hooks_fact) || is_marked(sought_fact);
 }
 
 }  // namespace
@@ -120,24 +147,12 @@ std::optional<FunctionPlace> FunctionPlace::of(const tenon::Node& node) {
                        {list_of_text<uint32_t>(lists[3]), list_of_text<uint32_t>(lists[4])}};
 }
 
-void mark_hooked(Graph& graph, ValueId value) {
-  const GraphValue& made = graph.value(value);
-  tenon::Node& node = graph.node(made.source_index);
-  std::vector<uint32_t> results = hooked_results(node);
-  if (std::ranges::find(results, made.result_index) != results.end()) return;
-  results.push_back(made.result_index);
-  std::ranges::sort(results);
-  node.facts[hooks_fact] = list_text(results);
-}
+void mark_hooked(Graph& graph, ValueId value) { mark_result(graph, value, hooks_fact); }
+bool is_hooked(const tenon::Node& node) { return !marked_results(node).empty(); }
+std::vector<ValueId> hooked_values(const Graph& graph) { return marked_values(graph, hooks_fact); }
 
-bool is_hooked(const tenon::Node& node) { return !hooked_results(node).empty(); }
-
-std::vector<ValueId> hooked_values(const Graph& graph) {
-  std::vector<ValueId> values;
-  for (const tenon::Node& node : graph.nodes())
-    for (uint32_t r : hooked_results(node)) values.push_back(node.first_result + r);
-  return values;
-}
+void mark_sought(Graph& graph, ValueId value) { mark_result(graph, value, sought_fact); }
+std::vector<ValueId> sought_values(const Graph& graph) { return marked_values(graph, sought_fact); }
 
 void mark_own_node(Graph& graph, ValueId value) {
   graph.node(graph.value(value).source_index).facts[own_node_fact] = "true";
@@ -168,12 +183,13 @@ NodeId begin_of_forward(const Graph& graph, NodeId last, bool grad_enabled) {
 
 void forget_requests(Graph& graph) {
   for (NodeId n = 0; n < graph.nodes().size(); ++n)
-    for (const char* fact : {hooks_fact, own_node_fact, function_fact})
+    for (const char* fact : {hooks_fact, sought_fact, own_node_fact, function_fact})
       graph.node(n).facts.erase(fact);
 }
 
 bool has_whole_gradient(const Graph& graph, ValueId output,
                         FunctionRef<bool(size_t output)> may_get_gradient) {
+  if (ends_piece(graph, output)) return true;
   std::vector<bool> reached(graph.values().size());
   reached[output] = true;
   for (const tenon::Node& node : graph.nodes()) {

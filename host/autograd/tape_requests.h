@@ -3,9 +3,9 @@
 //
 // Problem: there is no node yet, and code for a whole graph shows gradients of its results only.
 // Model: the graph says where the tape is wanted, in facts of nodes: `hooks` names hooked results,
-// `own_node` an operation whose node itself is hooked, `function` the inputs, results and saved values
-// of a function whose forward ends there. Code of
-// the graph ends a piece at these places. Each call brings the hooks and functions themselves, which
+// `sought` those that may be asked for their gradients, `own_node` an operation whose node itself is
+// hooked, `function` the inputs, results and saved values of a function whose forward ends there. Code
+// of the graph ends a piece at these places. Each call brings the hooks and functions themselves, which
 // are attached to what the piece has made. Threads: the requests of a call stay with its thread; a
 // handle may be used on any.
 #pragma once
@@ -95,6 +95,11 @@ void mark_hooked(Graph& graph, ValueId value);
 bool is_hooked(const tenon::Node& node);
 /// The values that are marked, in order.
 std::vector<ValueId> hooked_values(const Graph& graph);
+/// The body may ask for the gradient of this value, a result of a node, when the graph has run: all of it
+/// is to come by on the tape.
+void mark_sought(Graph& graph, ValueId value);
+/// Those, in order.
+std::vector<ValueId> sought_values(const Graph& graph);
 /// The operation that makes this value must have a node of its own on the tape.
 void mark_own_node(Graph& graph, ValueId value);
 bool has_own_node(const tenon::Node& node);
@@ -106,8 +111,8 @@ std::vector<NodeId> ends_of_functions(const Graph& graph);
 NodeId begin_of_forward(const Graph& graph, NodeId last, bool grad_enabled);
 /// Takes the marks off.
 void forget_requests(Graph& graph);
-/// Whether all of the gradient of an output comes from outside of the graph: no other output that
-/// needs a gradient, and may get one, was computed from it.
+/// Whether all of the gradient of an output comes from outside of the graph, or from another piece of it:
+/// no other output that needs a gradient, and may get one, was computed from it.
 bool has_whole_gradient(const Graph& graph, ValueId output,
                         FunctionRef<bool(size_t output)> may_get_gradient);
 

@@ -146,6 +146,10 @@ class ViewOfBase final : public Node {
     add_input(view);
     next.push_back(edge_of(base));
   }
+  ViewOfBase(ViewPlace place, GradMeta view, Edge base) : place_(std::move(place)) {
+    inputs.push_back(std::move(view));
+    next.push_back(std::move(base));
+  }
   std::string name() const override { return "AsStridedBackward"; }
   std::vector<Tensor> apply(std::vector<Tensor> grads) override {
     if (!grads[0].defined()) return {Tensor()};
@@ -194,6 +198,11 @@ class CopySlices final : public Node {
     if (next[self_]) out[self_] = place.put(laid, written.expand(part.sizes()).to(part.dtype()));
     return out;
   }
+  /// To the view as it has been since the write.
+  Edge edge_of_view() {
+    return {std::make_shared<ViewOfBase>(place_, inner_->inputs[0], Edge{shared_from_this(), 0}),
+            0};
+  }
 
  private:
   ViewPlace place_;
@@ -201,9 +210,11 @@ class CopySlices final : public Node {
   const size_t self_;  // the edge of what is written
 };
 
+// A view that asks its base what it needs gets its node there, and the state that holds it.
 bool is_own_leaf(const Tensor& t) {
-  GradState* state = state_of(t);
-  return t.requires_grad() && (!state || !state->node);
+  if (!t.requires_grad()) return false;
+  const GradState* state = state_of(t);
+  return !state || !state->node;
 }
 
 // What stands for another tensor is told when that has got a history by another way.
@@ -224,9 +235,9 @@ bool refresh_and_ask(const Tensor& view) {
 void refresh_view(const Tensor& t) {
   TensorImpl* impl = impl_of(t);
   if (!impl->base.defined() || impl->base_version == *impl->version) return;
-  bool base_needs = impl->base.requires_grad();  // which may be such a view itself
-  if (!base_needs && !impl->grad) return;        // it asks again: the base may need one later
-  static std::mutex refreshing;                  // threads may read one stale view
+  bool base_needs = with_history_of(impl->base).requires_grad();  // may be such a view itself
+  if (!base_needs && !impl->grad) return;  // it asks again: the base may need one later
+  static std::mutex refreshing;            // threads may read one stale view
   std::lock_guard lock(refreshing);
   if (impl->base_version == *impl->version) return;
   GradState* state = state_of(t);
@@ -243,8 +254,15 @@ void rebase_history(const Tensor& t, std::shared_ptr<Node> node, size_t self) {
     return set_history(t, std::move(node), 0);
   }
   if (!base.requires_grad()) impl_of(base)->storage_ref->stale_views = true;
-  set_history(base, std::make_shared<CopySlices>(base, t, std::move(node), self), 0);
+  auto slices = std::make_shared<CopySlices>(base, t, node, self);
+  node->write_to_view = slices;
+  set_history(base, std::move(slices), 0);
   impl_of(t)->base_version = *impl_of(t)->version - 1;
+}
+
+Edge edge_of_result(const std::shared_ptr<Node>& node, uint32_t input) {
+  std::shared_ptr<Node> slices = input == 0 ? node->write_to_view.lock() : nullptr;
+  return slices ? static_cast<CopySlices&>(*slices).edge_of_view() : Edge{node, input};
 }
 
 void relay_history(const Tensor& t, std::shared_ptr<Node> node) {

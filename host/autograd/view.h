@@ -12,6 +12,10 @@ void refresh_view(const Tensor& t);
 /// is now, its edge `self` goes to what `t` was. Of a view, the base gets the history.
 void rebase_history(const Tensor& t, std::shared_ptr<Node> node, size_t self = 0);
 
+/// Where the gradient of what `node` has made goes, its result `input`. Of a view that it has written, the
+/// way leads over the base: a node that stands within another one is no place for gradients.
+Edge edge_of_result(const std::shared_ptr<Node>& node, uint32_t input);
+
 /// `t` was laid out anew by an op that `node` stands for, as by t_: what it views is as it was.
 void relay_history(const Tensor& t, std::shared_ptr<Node> node);
 

@@ -10,6 +10,7 @@
 #include "backend/life/load.h"
 #include "config/config.h"
 #include "config/flags.h"
+#include "core/process_end.h"
 #include "core/sym/sym_int.h"
 #include "core/version.h"
 #include "report/log.h"
@@ -193,12 +194,14 @@ std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
     if (found != registry().user_backends.end()) user = found->second.compile;
   }
   if (user) return user(request);
+  if (is_process_ending()) return interpreter_artifact(request.graph);
   std::optional<BackendChoice> choice = choice_for(name, *request.graph);
   if (!choice && name == "eager") return interpreter_artifact(request.graph);
   if (!choice) fail_unknown(name);
   try {
     return compile_with_plugin(*choice, request);
   } catch (const BackendError& e) {
+    if (is_process_ending()) return interpreter_artifact(request.graph);
     if (!config::flags().dynamo.suppress_errors) throw;
     report::warn_once(message("{} {}", name, e.what()), "backend",
                       message("{}; the graph runs in the interpreter", e.what()));

@@ -1,5 +1,6 @@
 // What user code calls while it is recorded: looking at data, breaks, disabled regions, marks.
 #include "capture/body_scope.h"
+#include "capture/errors/error_of_run.h"
 #include "capture/follow/follow.h"
 #include "capture/follow/memory_of_run.h"
 #include "capture/lazy_numbers.h"
@@ -66,8 +67,7 @@ Tensor real_for(std::string_view what, const Tensor& t, const Tensor& real) {
   return Tensor(real);
 }
 
-// The tensor to read from: itself, or what a fake stands for, as long as `t` is there.
-const Tensor& readable(const Tensor& t, std::string_view what, std::source_location where) {
+const Tensor& look_at(const Tensor& t, std::string_view what, std::source_location where) {
   require(t.defined(), "{}: the tensor is undefined", what);
   if (!t.is_fake()) {
     finish_writes(t, what, where);
@@ -87,6 +87,12 @@ const Tensor& readable(const Tensor& t, std::string_view what, std::source_locat
           "the meta device",
           what, t);
   return trace->observe(t, what, where);
+}
+
+// The tensor to read from: itself, or what a fake stands for, as long as `t` is there.
+const Tensor& readable(const Tensor& t, std::string_view what, std::source_location where) {
+  auto read = [&]() -> const Tensor& { return look_at(t, what, where); };
+  return thread_modes.tracer ? ErrorOfRun::look(t, read) : read();
 }
 
 // Most numbers are of the type that is asked for, or floats; those need no loop.
@@ -161,6 +167,10 @@ uint64_t version_now(const Tensor& t, std::source_location where) {
 void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what,
                      std::source_location where, bool is_announced) {
   RecordingItself ends_the_segment;  // in front of what runs uncompiled
+  if (ErrorOfRun::is_to_be_ignored()) {
+    for (Tensor& t : tensors) t = ErrorOfRun::value_of(t);
+    return new OutsideOfBody(false);
+  }
   if (passes_recorded_break(what, where, is_announced)) {
     settle_lazy_numbers();
     for (Tensor& t : tensors)
@@ -196,8 +206,10 @@ static void watch_host_writes(const Tensor& real) {
 static void* exposed_address(const Tensor& real, std::source_location where) {
   const TensorImpl* impl = impl_of(real);
   if (thread_modes.tracer) {
-    if (!passes_recorded_break("data_ptr()", where))
+    ErrorOfRun::run_or_ignore([&] {
+      if (passes_recorded_break("data_ptr()", where)) return;
       if (Trace* trace = Trace::current()) trace->graph_break("data_ptr()", where, {.looks = true});
+    });
     settle_lazy_numbers();
     watch_host_writes(real);
   }
@@ -292,9 +304,12 @@ compiler::ErrorOnGraphBreak::ErrorOnGraphBreak(bool on)
 compiler::ErrorOnGraphBreak::~ErrorOnGraphBreak() { errors_on_break = before_; }
 
 void graph_break(std::string_view reason, std::source_location where) {
+  if (!thread_modes.tracer) return;
   if (reason.empty()) reason = "graph_break()";
-  if (passes_recorded_break(reason, where)) return;
-  if (Trace* trace = Trace::current()) trace->graph_break(reason, where);
+  ErrorOfRun::run_or_ignore([&] {
+    if (passes_recorded_break(reason, where)) return;
+    if (Trace* trace = Trace::current()) trace->graph_break(reason, where);
+  });
 }
 
 // A body that is followed ends its segments where the recording did: where something had been
@@ -338,6 +353,7 @@ const bool knows_modules = (
 // that of `real`.
 void finish_histories(const Tensor& real) {
   constexpr const char* what = "asking for the history of a tensor whose memory is written";
+  if (ErrorOfRun::is_body_over()) return;  // results are collected
   if (const Follower* follower = Follower::current())
     if (!has_history_to_come(follower->walk(), real) || passes_recorded_break(what, {})) return;
   Trace* trace = Trace::current();

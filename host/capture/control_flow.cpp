@@ -8,6 +8,7 @@
 #include <tenon/control_flow.h>
 
 #include "capture/body_scope.h"
+#include "capture/errors/error_of_run.h"
 #include "capture/guard_match.h"
 #include "capture/outside.h"
 #include "capture/trace.h"
@@ -57,6 +58,7 @@ class BodyRecorder {
            "{} gives what only the run knows, inside of a body of {}; move it out of the body",
            call.op->name, place_of(site_));
     };
+    recorder.on_open_question = [](const CallArgs&) { return ErrorOfRun::note_current(), false; };
     size_t n_own = inputs.size();
     BodyScope scope(message("inside of a body of {}", place_of(site_)), outer_);
     InProgress here{recorder, scope, {}};
@@ -183,8 +185,13 @@ Tensors record_branches(P pred, const OpEntry& op, const BodyFunction& then,
   bodies.add("true_graph", inputs, operands, then, true);
   guards.next();
   bodies.add("false_graph", inputs, operands, otherwise, true);
-  guards.check();
-  return bodies.call(op, {pred}, {operands});
+  try {
+    guards.check();
+    return bodies.call(op, {pred}, {operands});
+  } catch (...) {
+    ErrorOfRun::note_current();  // a plain run takes one branch, whatever the other is like
+    throw;
+  }
 }
 
 }  // namespace

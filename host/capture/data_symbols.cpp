@@ -3,6 +3,7 @@
 
 #include "config/flags.h"
 #include "core/sym/shape_env.h"
+#include "core/sym/symbol_numbers.h"
 #include "graph/symbol_use.h"
 #include "ops/op_ids.h"
 #include "ops/op_table.h"
@@ -64,8 +65,11 @@ std::vector<const Expr*> DataSymbols::show(std::vector<Tensor>& results) const {
 
 void DataSymbols::learn(std::span<const Expr* const> symbols, std::span<const Tensor> values) {
   PauseRecording pause;
-  for (size_t i = 0; i < symbols.size(); ++i)
-    env_.give_value(symbols[i], value_in(values[i], symbols[i]->kind));
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    SymValue value = value_in(values[i], symbols[i]->kind);
+    env_.give_value(symbols[i], value);
+    keep_value(symbols[i], value, /*is_over=*/false);
+  }
 }
 
 void DataSymbols::learn_from_arguments(const Expr* expr) {
@@ -83,6 +87,17 @@ void DataSymbols::renew_sizes(const Tensor& fake) const {
   SymInt offset = renew(sym_offset_of(fake));
   impl_of(fake)->ensure_extra().sym_offset = offset;
   replace_metadata(fake, list_of(meta.sizes), list_of(meta.strides), offset);
+}
+
+void DataSymbols::keep_values() const {
+  using Kind = SymbolSource::Kind;
+  for (const SymbolInfo& symbol : env_.symbols()) {
+    std::optional<SymValue> value = env_.hint(symbol.expr);
+    Kind kind = symbol.source.kind;
+    if (!value && (kind == Kind::input_size || kind == Kind::input_stride))
+      value = SymValue::of_int(word_of(symbol));
+    keep_value(symbol.expr, value, /*is_over=*/true);
+  }
 }
 
 int64_t DataSymbols::word_of(const SymbolInfo& symbol) const {

@@ -47,6 +47,8 @@ class DataSymbols {
   void learn_from_arguments(const Expr* expr);
   /// The sizes of a fake of an earlier segment, over the symbols that stand for them by now.
   void renew_sizes(const Tensor& fake) const;
+  /// The recording is over: numbers that the body keeps beyond it have the values of this call.
+  void keep_values() const;
   /// A number as plain as kernels want it, where its value is known.
   Number plain(Number n) const;
 

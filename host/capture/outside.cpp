@@ -3,6 +3,7 @@
 #include "capture/outside.h"
 
 #include "autograd/saved/saved_tensor_hooks.h"
+#include "capture/errors/error_of_run.h"
 #include "capture/follow/follow.h"
 #include "capture/trace.h"
 #include "config/flags.h"
@@ -107,6 +108,7 @@ OutsideOfBody::OutsideOfBody(bool shows_fakes) {
       show(fake, concrete_of(fake), is_argument(trace->inputs(), fake));
   }
   pause_.emplace();
+  plain_numbers_.emplace();
 }
 
 void OutsideOfBody::name(const Tensor& real) {
@@ -193,6 +195,7 @@ static void note_changes(Trace& trace, const UncompiledChanges& changes) {
 }
 
 OutsideOfBody::~OutsideOfBody() {
+  plain_numbers_.reset();
   pause_.reset();
   if (named_.empty() && shown_.empty()) return;
   UncompiledChanges changes = end_shows();
@@ -209,7 +212,21 @@ bool runs_between_segments(const CallArgs& call) {
 
 namespace {
 
-/// What an operation writes that runs outside of the graph. It may have other sizes then.
+// A write gives a history to all tensors over the memory, or detach_() takes one.
+void follow_needs(Trace& trace) {
+  bool any = false;
+  auto follow = [&](const Tensor& fake, const Tensor& real) {
+    if (!fake.is_fake() || !real.defined() || fake.requires_grad() == real.requires_grad()) return;
+    mark_requires_grad(fake, real.requires_grad());
+    any = true;
+  };
+  for (const Tensor& fake : trace.held_fakes()) follow(fake, concrete_of(fake));
+  for (const auto& [real, fake] : trace.inputs().stand_ins.all) follow(fake, real);
+  if (any) meet_anew(trace);
+}
+
+/// What an operation writes that runs outside of the graph. It may have other sizes then, and another
+/// need of a gradient.
 class WrittenOutside {
  public:
   explicit WrittenOutside(const CallArgs& call) {
@@ -217,7 +234,8 @@ class WrittenOutside {
     for (uint32_t i = 0; i < call.n_args; ++i)
       if (written >> i & 1)
         each_tensor(call.args[i], [&](const Tensor& t) {
-          if (t.defined()) written_.push_back({t, real_of(t), layout_of(real_of(t))});
+          if (Tensor real = real_of(t); real.defined())
+            written_.push_back({t, real, layout_of(real), real.requires_grad()});
         });
   }
   void note_changes(Trace& trace) const {
@@ -227,12 +245,15 @@ class WrittenOutside {
       forget_named(trace, {&w.real, 1});
       meet_anew(trace);
     }
+    auto has_other_need = [](const Written& w) { return w.real.requires_grad() != w.needed_grad; };
+    if (std::ranges::any_of(written_, has_other_need)) follow_needs(trace);
   }
 
  private:
   struct Written {
     Tensor given, real;
     TensorGuard layout;
+    bool needed_grad;
   };
   std::vector<Written> written_;
 };
@@ -257,8 +278,14 @@ static void forget_need(GraphRecorder& recorder, const TraceInputs& inputs, cons
   recorder.graph().value(recorder.value_of(fake)).flags.requires_grad = false;
 }
 
+void Trace::break_because(std::string reason) try { cut(std::move(reason)); } catch (...) {
+  ErrorOfRun::note_current();  // whatever it says, a plain run has no break
+  throw;
+}
+
 // Runs what is pending, then the operation itself.
 void Trace::run_outside(const CallArgs& call, bool is_between_segments) {
+  if (ErrorOfRun::runs_at_once()) return run_at_once(call);
   if (!is_uncompiled()) graph_break(name_and_reason(*call.op));
   if (!is_between_segments)
     recording_.why_not_followed = message("{} runs outside of the graph", call.op->name);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/dispatch.h"
+#include "core/kept_numbers.h"
 #include "graph/record.h"
 #include "guards/guard_set.h"
 
@@ -68,6 +69,7 @@ class OutsideOfBody {
   std::vector<Shown> shown_;
   std::vector<Named> named_;
   std::optional<PauseRecording> pause_;
+  std::optional<OutsideOfTraces> plain_numbers_;
 };
 
 /// Whether the operation is a recurrent layer and flag dynamo.allow_rnn keeps it out of graphs.

@@ -111,6 +111,7 @@ struct Recording {
   std::vector<SameTensor> same_tensors;
   std::vector<ReadMode> modes;  ///< of modules that the body has asked
   std::vector<ProgramGuard> program_guards;
+  bool seeks_gradients = false;            ///< the body asks for those of its own tensors
   bool reads_arguments = false;            ///< numbers of the arguments were told without a guard
   std::vector<std::string> break_reasons;  ///< one for each graph break that was met
 

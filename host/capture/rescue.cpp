@@ -1,6 +1,7 @@
 // Running what did not fail.
 #include "capture/rescue.h"
 
+#include "capture/errors/error_of_run.h"
 #include "capture/inputs.h"
 #include "capture/recording.h"
 #include "capture/tape/run_again.h"
@@ -76,7 +77,8 @@ bool is_refusal_in_flight() {
 
 std::exception_ptr run_or_rescue(FunctionRef<void()> code, const Segment& segment,
                                  std::span<detail::TensorHead*> inputs,
-                                 std::span<const int64_t> symbols, std::span<Tensor> outputs) {
+                                 std::span<const int64_t> symbols, std::span<Tensor> outputs,
+                                 FunctionRef<const Tensor&(size_t)> fake_of) {
   const StateBefore before(segment, inputs);
   KnownWhenFailed known(outputs);
   CastsOfBody none(/*keeps=*/false);  // the code is not the body's
@@ -86,6 +88,7 @@ std::exception_ptr run_or_rescue(FunctionRef<void()> code, const Segment& segmen
   } catch (...) {
     if (ends_thread()) throw;
     std::exception_ptr failure = std::current_exception();
+    ErrorOfRun::note(failure, segment.graph, inputs, symbols, outputs.size(), fake_of);
     if (known.are_all_given()) return failure;
     std::ranges::fill(outputs, Tensor());
     if (!outputs.empty() && before.is_there_again())

@@ -31,11 +31,12 @@ struct Body;
 /// While an error is handled: whether it says that a body cannot be recorded as one graph.
 bool is_refusal_in_flight();
 
-/// Runs the code of the segment. Where it throws, gives the error, and the outputs that are known by
-/// then; the others are undefined.
+/// Runs the code of the segment. Where it throws, gives the error, which the run has noted, and the
+/// outputs that are known by then; the others are undefined. `fake_of(i)` is what stands for output i.
 std::exception_ptr run_or_rescue(FunctionRef<void()> code, const Segment& segment,
                                  std::span<detail::TensorHead*> inputs,
-                                 std::span<const int64_t> symbols, std::span<Tensor> outputs);
+                                 std::span<const int64_t> symbols, std::span<Tensor> outputs,
+                                 FunctionRef<const Tensor&(size_t)> fake_of);
 
 /// A call has failed. `lost` are fakes that no code has computed: variables that it captures by
 /// address and that hold one hold again what they held when the body named them. What others hold

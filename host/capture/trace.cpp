@@ -2,11 +2,13 @@
 #include "capture/trace.h"
 
 #include "capture/body_scope.h"
+#include "capture/errors/error_of_run.h"
 #include "capture/follow/frame.h"
 #include "capture/lazy_numbers.h"
 #include "capture/op_logs.h"
 #include "capture/outside.h"
 #include "capture/rescue.h"
+#include "capture/tape/hooks.h"
 #include "capture/tape/run_again.h"
 #include "capture/tape/views_outside.h"
 #include "capture/watch_symbols.h"
@@ -14,6 +16,7 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/grad_mode.h"
+#include "core/kept_numbers.h"
 #include "core/sym/shape_env.h"
 #include "core/tensor/each_tensor.h"
 #include "ops/forms/history.h"
@@ -85,13 +88,20 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
 Trace::~Trace() {
   env_->set_materialize({});
   env_->set_tells_arguments({});
-  if (!is_done_) env_->set_rules({});
+  if (is_done_) return;
+  env_->set_rules({});
+  symbols_.keep_values();
+}
+
+static bool may_look(const Trace& trace) {
+  return !trace.fullgraph && !config::flags().shapes.no_data_dependent_graph_break;
 }
 
 // What the recorder asks, in the order in which it asks for one op.
 void Trace::set_hooks() {
   recorder_.opens = is_traced_through;
   recorder_.runs_outside = [this](const CallArgs& call) {
+    if (ErrorOfRun::runs_at_once()) return run_at_once(call), true;
     keep_lazy_numbers(call);
     if (symbols_.takes_as_guard(call)) return true;
     turns_.expect(call.op->id);
@@ -126,7 +136,7 @@ void Trace::set_hooks() {
     return true;
   };
   recorder_.on_open_question = [this](const CallArgs& call) {
-    if (!may_look()) return false;
+    if (!may_look(*this)) return ErrorOfRun::note_current(), false;
     run_outside(call);
     return true;
   };
@@ -180,7 +190,7 @@ void Trace::graph_break(std::string_view what, std::source_location where, Break
   break_because(message("{}{}", what, at_place(where)));
 }
 
-void Trace::break_because(std::string reason) {
+void Trace::cut(std::string reason) {
   BodyScope::check(reason);
   require(!is_on_tape(), ErrorCode::unsupported,
           "a body that calls backward() must be one graph, and it is cut: {}; return the value "
@@ -209,10 +219,6 @@ const Tensor& Trace::observe(const Tensor& fake, std::string_view what,
   return real;
 }
 
-bool Trace::may_look() const {
-  return !fullgraph && !config::flags().shapes.no_data_dependent_graph_break;
-}
-
 // The size of an argument that only code for every size may have.
 static bool is_strict(const ShapeEnv& env, const Expr* expr) {
   return std::ranges::any_of(free_symbols(env.simplify(expr)), [&](const Expr* symbol) {
@@ -224,7 +230,7 @@ static bool is_strict(const ShapeEnv& env, const Expr* expr) {
 // Somebody asks for a number that depends on data: the segment ends, which shows it.
 std::optional<SymValue> Trace::look_at(const Expr* expr) {
   bool is_recording = thread_modes.tracer == &recorder_ && !recorder_.op_in_meta();
-  if (!is_recording || !may_look() || is_strict(*env_, expr)) return std::nullopt;
+  if (!is_recording || !may_look(*this) || is_strict(*env_, expr)) return std::nullopt;
   break_because(message("the value of {} is asked for", env_->text(expr)));
   symbols_.learn_from_arguments(expr);
   return env_->hint(expr);
@@ -259,6 +265,7 @@ void Trace::flush() {
                   .place = recording_.segments.size(),
                   .units = units_.take(),
                   .writes = mutates_};
+  if (recording_.seeks_gradients) keep_whole_gradients(*segment.graph);
   if (mutates_) segment.overlaps = inputs_.segment_overlaps();
   symbols_.bind(*segment.graph, DataSymbols::Bound::mentioned);
   if (is_on_tape()) forget_tape(*segment.graph);
@@ -276,7 +283,8 @@ void Trace::flush() {
     env_->set_rules({});  // what lowering asks for has no place to be asserted at
     std::vector<int64_t> words = symbols_.words(*segment.graph);
     auto code = [&] { segment.code = run_segment_(segment, heads, words, results); };
-    failure = run_or_rescue(code, segment, heads, words, results);
+    auto fake_of = [&](size_t i) -> const Tensor& { return alive[i]; };
+    failure = run_or_rescue(code, segment, heads, words, results, fake_of);
     symbols_.take_rules();
   }
   if (failure) recording_.why_not_followed = "an operation has failed";
@@ -298,6 +306,7 @@ void Trace::flush() {
 }
 
 void Trace::resume(const Recording& left, const Path& path, size_t n_parts, const Frame& frame) {
+  recording_.seeks_gradients = left.seeks_gradients;
   recording_.earlier_guards = left.earlier_guards;
   recording_.earlier_guards.push_back(std::make_shared<const GuardSet>(left.guards));
   constexpr size_t most_kept = 8;
@@ -357,15 +366,16 @@ TraceScope::~TraceScope() {
 
 Recording Trace::run(const detail::Body& body) {
   ChangesOfRun changes;
+  ErrorOfRun error;
   TraceScope scope(*this, body);
   LazyNumbersOfBody numbers;
   BodyResults results;
   try {
-    {
+    error.run_to_end(results.tensors, [&] {
       CastsOfBody casts;
       body.run(body.context, inputs_.argument_fakes().data(), inputs_.argument_numbers().data(),
                results.tensors, results.plain);
-    }
+    });
     return finish(results);
   } catch (const WantsTape&) {
     changes.undo();
@@ -412,7 +422,7 @@ Recording Trace::finish(const BodyResults& results) {
   const detail::Leaves& plain = results.plain;
   recording_.plain_results.values.assign(plain.plain.span().begin(), plain.plain.span().end());
   recording_.plain_results.texts.assign(plain.texts.span().begin(), plain.texts.span().end());
-  recording_.output_numbers.assign(plain.numbers.span().begin(), plain.numbers.span().end());
+  for (Number n : plain.numbers) recording_.output_numbers.push_back(with_kept_values(n));
   finish_escapes(results.tensors);
   if (recording_.has_graph_breaks())
     finish_pieces(results.tensors);
@@ -426,6 +436,7 @@ Recording Trace::finish(const BodyResults& results) {
     recording_.why_not_followed = "an earlier segment takes other numbers for granted";
   recording_.guards.plain_list = !config::flags().dynamo.enable_cpp_guard_manager;
   is_done_ = true;
+  symbols_.keep_values();
   return std::move(recording_);
 }
 

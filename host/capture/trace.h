@@ -105,6 +105,8 @@ class Trace {
     recording_.modes.push_back({mode, *mode});
   }
 
+  /// The body asks for gradients, and may do so again.
+  void note_sought() { recording_.seeks_gradients = true; }
   /// What is compiled of this recording serves only while `guard` holds.
   void keep_guard(ProgramGuard guard) { recording_.program_guards.push_back(std::move(guard)); }
 
@@ -133,9 +135,9 @@ class Trace {
   friend void start_tape(Trace& trace);
   void set_hooks();
   void run_outside(const CallArgs& call, bool is_between_segments = false);
-  bool may_look() const;
   std::optional<SymValue> look_at(const Expr* expr);
   void break_because(std::string reason);
+  void cut(std::string reason);
   void flush();
   std::vector<Tensor> escaped_of(std::vector<Tensor> fakes,
                                  std::span<const Tensor> body_outputs) const;

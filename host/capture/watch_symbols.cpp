@@ -1,7 +1,8 @@
-// Log lines about symbols.
+// Log lines about symbols, and their values for code that the trace does not see.
 #include "capture/watch_symbols.h"
 
 #include "config/flags.h"
+#include "core/sym/symbol_numbers.h"
 #include "report/log.h"
 #include "report/stack.h"
 
@@ -48,10 +49,12 @@ void watch_symbols(ShapeEnv& env) {
     watch.guard_added = [&env, wanted = flags.extended_debug_guard_added](const Expr* condition) {
       note_guard(env, wanted, condition);
     };
-  if (logs || !flags.extended_debug_create_symbol.empty())
-    watch.symbol_made = [wanted = flags.extended_debug_create_symbol](const SymbolInfo& symbol) {
-      note_symbol(wanted, symbol);
-    };
+  logs = logs || !flags.extended_debug_create_symbol.empty();
+  watch.symbol_made = [logs,
+                       wanted = flags.extended_debug_create_symbol](const SymbolInfo& symbol) {
+    keep_value(symbol.expr, symbol.hint, /*is_over=*/false);
+    if (logs) note_symbol(wanted, symbol);
+  };
   env.set_watch(std::move(watch));
 }
 

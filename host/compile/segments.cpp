@@ -11,6 +11,7 @@
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_simplify.h"
 #include "graph/hash.h"
+#include "runtime/end_of_process.h"
 #include "runtime/limits.h"
 
 #include <algorithm>
@@ -219,14 +220,17 @@ void run_segment(const SegmentCode& code, std::span<detail::TensorHead*> inputs,
                  std::span<const int64_t> syms, std::span<Tensor> outputs) {
   BelowAutocast casts_are_recorded;
   PieceOfBody piece;
-  if (syms.size() == code.graph->symbols.size()) return code.artifact->call(inputs, syms, outputs);
+  if (syms.size() == code.graph->symbols.size())
+    return call_to_the_end(*code.artifact, code.graph, inputs, syms, outputs);
   std::vector<int64_t> words(syms.begin(), syms.end());
   words.resize(code.graph->symbols.size());  // 0 for those that the code computes
-  code.artifact->call(inputs, words, outputs);
+  call_to_the_end(*code.artifact, code.graph, inputs, words, outputs);
 }
 
 void note_segments(Site& site, const Recording& recording) {
-  auto is_eager = [](const Segment& segment) { return segment.code->because != Eager::none; };
+  auto is_eager = [](const Segment& segment) {
+    return segment.code && segment.code->because != Eager::none;  // none where it has failed
+  };
   auto eager = std::ranges::find_if(recording.segments, is_eager);
   if (eager != recording.segments.end()) note_eager_call(site, eager->code->because);
 }

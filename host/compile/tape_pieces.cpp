@@ -173,7 +173,8 @@ bool writes_in_place(const Graph& graph) {
                              [](const Node& node) { return written_args(node) != 0; });
 }
 
-std::vector<Stretch> stretches_of(const Graph& graph, std::span<const ValueId> hooked,
+// `apart`: values that end a piece.
+std::vector<Stretch> stretches_of(const Graph& graph, std::span<const ValueId> apart,
                                   std::span<const NodeId> functions) {
   std::vector<bool> ends(graph.nodes().size()), is_inside(ends.size());
   ends.back() = true;
@@ -183,7 +184,7 @@ std::vector<Stretch> stretches_of(const Graph& graph, std::span<const ValueId> h
     if (begin > 0) ends[begin - 1] = true;
     ends[last] = true;
   }
-  for (ValueId value : hooked)
+  for (ValueId value : apart)
     if (NodeId maker = graph.value(value).source_index; !is_inside[maker]) {
       ends[maker] = true;
       if (maker > 0 && autograd::has_own_node(graph.node(maker))) ends[maker - 1] = true;
@@ -243,14 +244,16 @@ std::shared_ptr<Artifact> compile_tape_pieces(
     const std::shared_ptr<Graph>& graph, const Options& options,
     FunctionRef<std::shared_ptr<Artifact>(const std::shared_ptr<Graph>&)> compile) {
   std::vector<ValueId> hooked = autograd::hooked_values(*graph);
+  std::vector<ValueId> apart = autograd::sought_values(*graph);
+  apart.insert(apart.end(), hooked.begin(), hooked.end());
   std::vector<NodeId> functions = autograd::ends_of_functions(*graph);
-  if (hooked.empty() && functions.empty()) return compile(graph);
+  if (apart.empty() && functions.empty()) return compile(graph);
   if (writes_in_place(*graph)) return op_by_op(graph);
   std::set<ValueId> named;
   for (NodeId last : functions) named.merge(values_of(*FunctionPlace::of(graph->node(last))));
   Extractor extractor(*graph);
   std::vector<CompiledPiece> pieces;
-  for (Stretch& stretch : stretches_of(*graph, hooked, functions)) {
+  for (Stretch& stretch : stretches_of(*graph, apart, functions)) {
     Extracted part = cut_out(extractor, *graph, stretch, named);
     autograd::forget_requests(*part.graph);
     EnableGradGuard mode(thread_modes.grad_enabled && !stretch.function);

@@ -12,7 +12,7 @@
 namespace tenon {
 
 /// The graph as pieces with code of their own, each on the tape: one ends where a value is hooked, so
-/// that a hook gets and gives all of the gradient; an operation whose node is hooked is one, and not
+/// that a hook gets and gives all of the gradient, or may be sought, so that all of it is seen; an operation whose node is hooked is one, and not
 /// compiled; forward of a function is one, behind which the function's own node stands, whose backward
 /// is compiled like a callable with these options. Where nothing is asked for, the graph is one piece. Each call brings autograd::RequestsOfCall.
 std::shared_ptr<Artifact> compile_tape_pieces(

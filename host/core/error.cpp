@@ -12,6 +12,7 @@
 namespace tenon {
 
 std::string (*explain_symbols_slot)(FunctionRef<std::string()>) = nullptr;
+void (*user_error_slot)(const UserError&) = nullptr;
 
 std::string_view name_of(ErrorCode code) {
   switch (code) {
@@ -86,7 +87,9 @@ std::string format_message(std::string_view pattern, std::initializer_list<Messa
 void throw_user_error(ErrorCode code, std::string_view pattern,
                       std::initializer_list<MessageArg> args) {
   auto write = [&] { return format_message(pattern, args); };
-  throw UserError(code, explain_symbols_slot ? explain_symbols_slot(write) : write());
+  UserError error(code, explain_symbols_slot ? explain_symbols_slot(write) : write());
+  if (user_error_slot) user_error_slot(error);
+  throw error;
 }
 
 }  // namespace detail

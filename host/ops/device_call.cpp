@@ -260,8 +260,7 @@ bool can_compute_into(const CallArgs& call, const Tensor& self) {
 void run_in_place(const CallArgs& call) {
   const Tensor& self = *call.args[0].as<Tensor>();
   std::optional<Device> device = common_device(call);
-  require(!has_internal_overlap(self), "{}: several elements of self share memory; clone it first",
-          call.op->name);
+  require_elements_apart(call.op->name, self);
   CallArgs functional = call;
   functional.op = call.op->functional;
   if (device && can_compute_into(functional, self) && run_compiled(functional, *device, into_self))

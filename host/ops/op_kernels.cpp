@@ -1,6 +1,7 @@
 // What the keys of an op do: the row's own functions, kernels of plugins before them.
 #include "ops/op_kernels.h"
 
+#include "core/sym/sym_int.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/stand_in.h"
 #include "ops/device_call.h"
@@ -43,6 +44,18 @@ void track_views(const CallArgs& call) {
   each_result(call, [&](const Tensor& view, uint32_t) {
     if (view.defined() && !same_head(view, of)) track_view(view, of);
   });
+}
+
+void require_elements_apart(std::string_view op, const Tensor& self) {
+  bool shares = false;
+  if (self.sizes().is_symbolic() || self.strides().is_symbolic())
+    for (int64_t d = 0; d < self.dim() && !shares; ++d) {
+      SymInt stride = self.stride(d);
+      shares = !stride.is_symbolic() && stride.word() == 0 && guard_or_false(self.size(d) > 1);
+    }
+  else
+    shares = has_internal_overlap(self);
+  require(!shares, "{}: several elements of self share memory; clone it first", op);
 }
 
 // Views know what they are views of, unless nobody can ask: below autograd, and of `detach`.

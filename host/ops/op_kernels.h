@@ -18,6 +18,9 @@ void run_view(const CallArgs& call);
 /// Views that the call gives know what they are views of, as run_view() has it where the tape may ask;
 /// for calls that were answered below it.
 void track_views(const CallArgs& call);
+/// Throws UserError where `op` is to write a tensor that shows one place in memory several times. Of a
+/// fake with symbolic sizes, that is what stands there by `expand`.
+void require_elements_apart(std::string_view op, const Tensor& self);
 /// Counts the writes of a call; gives the caller's own object back where the op returns what it
 /// writes.
 void return_mutated(const CallArgs& call);

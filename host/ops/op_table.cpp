@@ -1,6 +1,7 @@
 // The op table: built from the row families, and what each key of an op does.
 #include "ops/op_table.h"
 
+#include "core/kept_numbers.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/owner_thread.h"
 #include "ops/device_call.h"
@@ -396,9 +397,11 @@ void dispatch(const OpEntry& op, const Value* args, uint32_t n_args, Value* resu
   if (!has_prepared.load(std::memory_order_acquire)) [[unlikely]]
     prepare_first_call();
   refuse_undefined(op, args, n_args);
+  CallArgs call{&op, args, results, n_args, n_results};
+  if (has_kept_values() && call_with_kept_values(call)) [[unlikely]]
+    return;
   uint64_t keys =
       (keys_of(args, n_args) | thread_modes.include | bit(Key::cpu)) & ~thread_modes.exclude;
-  CallArgs call{&op, args, results, n_args, n_results};
   // Kernels of plugins are attached while others call.
   auto& run = const_cast<BoxedFn&>(op.by_key[63 - std::countl_zero(keys)]);
   std::atomic_ref(run).load(std::memory_order_relaxed)(call);

@@ -11,6 +11,7 @@
 #include "core/kernels/pointwise_loop.h"
 #include "core/scalar/simple_powers.h"
 #include "ops/forms/complex_forms.h"
+#include "ops/op_kernels.h"
 #include "ops/pointwise/number_roles.h"
 #include "ops/promotion.h"
 #include "ops/shapes.h"
@@ -462,6 +463,7 @@ void run_pointwise(const CallArgs& call) {
 }
 
 void check_derived_in_place(const CallArgs& call) {
+  require_elements_apart(call.op->name, *call.args[0].as<Tensor>());
   CallArgs functional = functional_call(call);
   Value results[max_results];
   functional.results = results;
@@ -472,8 +474,7 @@ void check_derived_in_place(const CallArgs& call) {
 
 void run_derived_in_place(const CallArgs& call) {
   const Tensor& self = *call.args[0].as<Tensor>();
-  require(!has_internal_overlap(self), "{}: several elements of self share memory; clone it first",
-          call.op->name);
+  require_elements_apart(call.op->name, self);
   CallArgs functional = functional_call(call);
   if (functional.op->def->formula && !functional.op->def->eager && !has_complex_input(call)) {
     Inputs in;

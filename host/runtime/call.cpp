@@ -11,9 +11,12 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/inline_vector.h"
+#include "core/kept_numbers.h"
+#include "core/process_end.h"
 #include "core/tensor/owner_thread.h"
 #include "report/events.h"
 #include "report/log.h"
+#include "report/stack.h"
 #include "runtime/compiled_backward.h"
 #include "runtime/limits.h"
 #include "runtime/overrides.h"
@@ -287,6 +290,13 @@ class HeldArguments {
   InlineVector<Held, 24> held_;  // calls that are quick need no heap
 };
 
+// Arguments may be numbers that an earlier call has left behind. The array is the call's, as above.
+static void make_plain(const Leaves& leaves) {
+  for (Number& n : const_cast<Leaves&>(leaves).numbers)
+    if (n.is_symbolic()) [[unlikely]]
+      n = with_kept_values(n);
+}
+
 // Inside another recording the body is part of the outer graph. Where an op is only asked what its
 // results look like, it is a part of that answer.
 static bool is_within_another() {
@@ -352,8 +362,9 @@ bool serve_by_version(Site& site, const Leaves& leaves, const Body& body, CallRe
 
 void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   uint32_t stance = stance_in_effect();
-  if (site.options.disable || is_in(stance, compiler::Stance::force_eager) || is_uncompiled()) {
-    bool is_asked_for = site.options.disable || is_uncompiled();
+  if (site.options.disable || is_in(stance, compiler::Stance::force_eager) || is_uncompiled() ||
+      is_process_ending()) {
+    bool is_asked_for = site.options.disable || is_uncompiled() || is_process_ending();
     return is_asked_for ? body.run_eager(body.context) : call_uncompiled(site, body, Eager::stance);
   }
   const config::DynamoFlags& flags = config::flags().dynamo;
@@ -362,6 +373,7 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
     return call_uncompiled(site, body, Eager::disabled);
   }
   for (const Tensor* t : leaves.tensors) require_own_thread(*t, "calling a compiled callable");
+  make_plain(leaves);
   report::TimeScope time(site.unit, report::Work::call);
   GraphCall recordings;
   std::shared_ptr<void> backward;
@@ -409,6 +421,17 @@ void fail_assigned_argument() {
       "the body of a compiled callable makes an object longer or shorter, or aims pointers in it "
       "elsewhere, that a smart pointer or span among its arguments points to, and that holds smart "
       "pointers itself or cannot be assigned; return what is new, or capture the object");
+}
+
+void fail_part_of_object(const std::type_info& whole, const std::type_info& part) {
+  std::string base = report::demangled(part.name());
+  fail(
+      "an argument or result of a compiled callable is a {} behind a pointer or reference to its "
+      "base "
+      "{}, by which it cannot be copied; name its own type, or make {} opaque (TENON_OPAQUE in "
+      "place of "
+      "TENON_TREE) and hold it in a shared_ptr: then the body gets the object itself",
+      report::demangled(whole.name()), base, base);
 }
 
 void require_changes_are_seen(const Site& site) {

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/grad_mode.h"
 #include "ops/op_table.h"
+#include "runtime/end_of_process.h"
 #include "runtime/limits.h"
 
 #include <algorithm>
@@ -281,7 +282,7 @@ void Entry::run_code(const CallInputs& in, std::span<const int64_t> symbols,
       0, keys_of_user | (recorded.has_backward ? bit(Key::autograd) : 0));
   // Code that is compiled or run elsewhere, by a backend of the program, takes this mode along.
   GradientsAsRecorded mode(gradients_are_on() && !recorded.has_backward);
-  artifact->call({heads, n}, symbols, made);
+  call_to_the_end(*artifact, recorded.graph, {heads, n}, symbols, made);
 }
 
 Tensor Entry::tensor_at(const ValueOrigin& origin, const CallInputs& in,

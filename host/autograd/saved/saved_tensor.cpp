@@ -4,6 +4,7 @@
 #include "autograd/collector.h"
 #include "autograd/grad_state.h"
 #include "autograd/saved/saved_tensor_hooks.h"
+#include "autograd/view.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/tensor/stand_in.h"
@@ -64,8 +65,10 @@ Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, std::string_view 
   Unpacked saved = is_packed ? apart_->packed->unpack() : Unpacked{tensor_, version_};
   if (saved.was_written()) fail_written(saved, *owner, what);
   const Tensor& t = saved.tensor;
-  Edge edge = is_result_ ? Edge{owner, result_input_} : apart_ ? apart_->edge : Edge();
-  if (!edge || (is_result_ && result_input_ == no_history) || !thread_modes.grad_enabled) return t;
+  const bool has_none = is_result_ ? result_input_ == no_history : !apart_;
+  if (has_none || !thread_modes.grad_enabled) return t;
+  Edge edge = is_result_ ? edge_of_result(owner, result_input_) : apart_->edge;
+  if (!edge) return t;
   Tensor with_history = bare_alias(t);
   set_history(with_history, edge.node, edge.input);
   return with_history;

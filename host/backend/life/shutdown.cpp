@@ -13,6 +13,7 @@
 #include "backend/find/admission.h"
 #include "config/flags.h"
 #include "core/error.h"
+#include "core/process_end.h"
 #include "core/threads/signals_blocked.h"
 #include "core/threads/thread_pool.h"
 #include "report/log.h"
@@ -184,6 +185,7 @@ void shut_down_all(bool exiting) {
 /// their static objects go. There may be no memory left to say anything.
 void at_exit() {
   if (InPlugin::current() || in_parallel()) return;
+  note_process_ends();
   if (ending().process != ::getpid()) {
     close_gate();
     return end_cleanup();

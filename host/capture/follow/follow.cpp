@@ -3,6 +3,7 @@
 
 #include "autograd/grad_state.h"
 #include "autograd/saved/saved_tensor_hooks.h"
+#include "capture/errors/error_of_run.h"
 #include "capture/follow/memory_of_run.h"
 #include "capture/follow/record_steps.h"
 #include "capture/lazy_numbers.h"
@@ -56,15 +57,16 @@ Follower* Follower::current() { return static_cast<Follower*>(thread_modes.follo
 
 void Follower::run(const detail::Body& body) {
   ChangesOfRun changes;
+  ErrorOfRun error;
   body_ = &body;
   Running running(*this);
   LazyNumbersOfBody numbers;
   try {
-    {
+    error.run_to_end(results_.tensors, [&] {
       CastsOfBody casts;
       body.run(body.context, walk_.at().frame().arguments.data(), leaves_.numbers.data(),
                results_.tensors, results_.plain);
-    }
+    });
     if (!trace_) finish();
     if (trace_) recording_ = std::make_unique<Recording>(trace_->finish(results_));
   } catch (const WantsTape&) {
@@ -96,6 +98,7 @@ bool Follower::has_done_nothing() {
 }
 
 bool Follower::takes(const CallArgs& call) {
+  if (ErrorOfRun::runs_at_once()) return run_at_once(call), true;
   if (holds_lazy_numbers()) {
     keep_lazy_numbers(call);
     if (thread_modes.follower != this) return false;  // their copies were the first difference
@@ -147,8 +150,8 @@ static void track_views_of_fakes(const Walk& walk, const CallArgs& call) {
   track_views({call.op, args.data(), call.results, call.n_args, call.n_results});
 }
 
-// The tape asks what is a view of what, and whether it was written. Real tensors are, once the code has
-// run.
+// The tape asks what is a view of what, and whether it was written: fakes know, of captured tensors, too,
+// which are written once the code has run.
 void Follower::answer(const CallArgs& call) {
   if (call.op->mutated_args) check_writes(walk_.at(), walk_.at().next_step() + 1);
   walk_.at().give_results(call);
@@ -158,8 +161,8 @@ void Follower::answer(const CallArgs& call) {
   uint64_t written = written_args(call);
   for (uint32_t i = 0; written && i < call.n_args; ++i)
     if (written >> i & 1)
-      each_tensor(call.args[i], [](const Tensor& t) {
-        if (t.is_fake()) bump_version(t);
+      each_tensor(call.args[i], [&](const Tensor& t) {
+        if (Tensor fake = t.is_fake() ? t : walk_.fake_of(t); fake.defined()) bump_version(fake);
       });
 }
 
@@ -177,7 +180,7 @@ void Follower::take(const CallArgs& call) {
 // What has to be looked at for each operation is left to them, and other paths where a unit has no
 // facts: it is short.
 bool Follower::takes_unit(OpUnit& unit) {
-  if (thread_modes.follower != this) return false;
+  if (thread_modes.follower != this || ErrorOfRun::runs_at_once()) return false;
   auto fits = [&] { return !walk_.leaves_break_out() && walk_.at().fits_unit(unit); };
   if (is_off_path_ || holds_lazy_numbers() || !host_writes.are_none() ||
       (!fits() && (unit.facts().empty() || !changes_path(fits)))) {

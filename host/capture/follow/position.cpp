@@ -289,9 +289,8 @@ void Position::pass_unit(OpUnit& taken) {
   const Path::Unit& unit = *path().unit_at(next_);
   for (const Path::Unit::Write& write : unit.writes) {
     set_value(write.object, write.value);
-    // The tape asks for versions. Those of captured tensors change once the code has run.
-    bool is_fake = path().objects()[write.object].origin.kind != ValueOrigin::Kind::implicit;
-    if (version_->recording->has_backward && is_fake && write.is_new)
+    // The tape asks the fakes for versions; those of captured tensors change once the code has run.
+    if (version_->recording->has_backward && write.is_new)
       bump_version(frame_->objects[write.object]);
   }
   for (ValueId v : unit.results)

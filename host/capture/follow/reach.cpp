@@ -42,8 +42,12 @@ bool Reach::lets_go(uint32_t object) const {
     Tensor freed = std::move(impl_of(fake)->extra->concrete);
     return true;
   }
+  // A variable that the body assigns to gets back what it held, should the call fail.
   const Tensor& slot = at_.frame().slots[origin.index];
-  if (is_held(slot)) return false;
+  using Source = ImplicitInput::Source;
+  const bool is_of_variable =
+      at_.version().recording->implicit[origin.index].source != Source::held;
+  if (is_of_variable || is_held(slot)) return false;
   hollow_out(slot);
   return true;
 }

@@ -197,7 +197,9 @@ void Walk::run_segment(const SegmentCalls& calls) {
     const std::optional<autograd::TapeRequests> asked = requests_to(part, *this);
     autograd::RequestsOfCall brings(asked);
     auto code = [&] { calls.run(*code_, inputs_.span(), symbols_.span(), outputs.span()); };
-    failure = run_or_rescue(code, *part.segment, inputs_.span(), symbols_.span(), outputs.span());
+    auto fake_of = [&](size_t i) -> const Tensor& { return frame.objects[part.outputs[i]]; };
+    failure = run_or_rescue(code, *part.segment, inputs_.span(), symbols_.span(), outputs.span(),
+                            fake_of);
   }
   Tensor* made = outputs.data();
   for (uint32_t object : part.outputs) {
@@ -206,8 +208,8 @@ void Walk::run_segment(const SegmentCalls& calls) {
     impl_of(fake)->extra->concrete = std::move(*made++);
   }
   ++n_run_;
-  reach_.let_go_behind(part);
   if (failure) std::rethrow_exception(failure);
+  reach_.let_go_behind(part);
 }
 
 void Walk::let_escape(std::span<const uint32_t> objects) {

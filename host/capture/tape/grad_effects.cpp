@@ -31,12 +31,15 @@ void forget_tape(Graph& graph) {
 
 namespace {
 
-// Its gradient is a value of the recording like any other.
+// Its gradient is a value of the recording like any other. What came in stays what it was when it is
+// written.
 bool is_made_by_body(const Tensor& leaf) {
   const GraphRecorder& recorder = recorder_of_thread();
   if (!leaf.is_fake() || !recorder.owns(leaf)) return false;
-  const GraphValue& value = recorder_of_thread().graph().value(impl_of(leaf)->extra->trace_value);
-  return value.source == ValueSource::node;
+  const std::vector<ValueId>& before = recorder.values_before();
+  ValueId first = impl_of(leaf)->extra->trace_value;
+  while (before[first] != no_value) first = before[first];
+  return recorder.graph().value(first).source == ValueSource::node;
 }
 
 // Only a write gives the fake of a tensor that was there before a node, which stays with the tensor.
@@ -248,6 +251,19 @@ void mark_sought(const char* what, std::span<const Tensor> sought) {
   }
 }
 
+Tensor captured_in_walk(const Walk& walk, const Tensor& fake) {
+  const TensorExtra* extra = impl_of(fake)->extra.get();
+  if (!extra || extra->trace_id != walk.at().frame().id) return {};
+  const Path::Object& object = walk.path().objects()[walk.path().object_of(extra->trace_value)];
+  return object.origin.kind == ValueOrigin::Kind::implicit ? walk.real_of(fake) : Tensor();
+}
+
+Tensor captured_in_trace(const TraceInputs& inputs, const Tensor& fake) {
+  const ValueOrigin* origin = inputs.known_origin(fake);
+  bool is_captured = origin && origin->kind == ValueOrigin::Kind::implicit;
+  return is_captured ? inputs.stand_ins.real_of(fake) : Tensor();
+}
+
 const bool installed_grad_effects = [] {
   autograd::gradient_touched_slot = [](const Tensor& leaf, bool reads) {
     if (Follower* follower = Follower::current()) return touch_followed(*follower, leaf, reads);
@@ -296,6 +312,7 @@ const bool installed_grad_effects = [] {
       Trace* trace = Trace::current();
       require(trace != nullptr, ErrorCode::unsupported,
               "{}: not supported while a graph tracer records", what);
+      if (!sought.empty()) trace->note_sought();
     }
     return detail::enter_disabled(tensors, what, where);
   };
@@ -312,6 +329,12 @@ const bool installed_grad_effects = [] {
   };
   autograd::behind_fake_slot = [](const Tensor& fake) -> Tensor {
     return is_on_own_tape() ? Tensor() : object_behind_slot(fake);
+  };
+  autograd::captured_slot = [](const Tensor& fake) -> Tensor {
+    if (!is_on_own_tape()) return Tensor();
+    const Follower* follower = Follower::current();
+    return follower ? captured_in_walk(follower->walk(), fake)
+                    : captured_in_trace(Trace::current()->inputs(), fake);
   };
   return true;
 }();

@@ -41,6 +41,17 @@ void require_whole_gradient(const HookWish& wish, const Graph& graph, ValueId ou
       wish.what, wish.what);
 }
 
+void keep_whole_gradients(Graph& segment) {
+  auto may_get_gradient = [](size_t) { return true; };
+  for (ValueId v : segment.outputs()) {
+    bool may_be_asked = v != no_value && segment.value(v).flags.requires_grad &&
+                        segment.value(v).source == ValueSource::node;
+    if (may_be_asked && !autograd::has_whole_gradient(segment, v, may_get_gradient) &&
+        !is_written_through_views(segment, v))
+      autograd::mark_sought(segment, v);
+  }
+}
+
 bool takes_at_once(const Tensor& real, const HookWish& wish) {
   PauseRecording pause;
   return real.defined() && real.is_leaf() && (real.requires_grad() || !wish.is_for_results);

@@ -22,6 +22,9 @@ void require_node_to_come(const autograd::HookWish& wish);
 /// `may_get_gradient`: somebody has, or has used, another output of the segment.
 void require_whole_gradient(const autograd::HookWish& wish, const Graph& graph, ValueId output,
                             FunctionRef<bool(size_t output)> may_get_gradient);
+/// Marks the outputs of a segment that it has computed others from, for a body that asks for gradients
+/// between its segments.
+void keep_whole_gradients(Graph& segment);
 /// Whether an operation behind the value writes its memory by another name: then its hook ends the
 /// segment.
 bool is_written_through_views(const Graph& graph, ValueId value);

@@ -8,6 +8,7 @@
 // touched by then are set aside as they were before. Where an operation cannot be called again
 // (control flow, numbers read from data, checkpoints) the body is run once more after all.
 // Cost: that of recording the operations so far.
+#include "capture/errors/error_of_run.h"
 #include "capture/trace.h"
 #include "core/arguments.h"
 #include "core/dispatch.h"
@@ -256,7 +257,8 @@ class Again {
 
 }  // namespace
 
-void start_tape(Trace& trace) {
+// A body that catches this runs once more all the same.
+void start_tape(Trace& trace) try {
   GraphRecorder& recorder = trace.recorder_;
   if (trace.calls_backward_) *trace.calls_backward_ = true;
   bool is_plain = !trace.leaves_body_out && !trace.so_far().has_graph_breaks() &&
@@ -276,6 +278,9 @@ void start_tape(Trace& trace) {
   autograd::TapeRequests requests = std::exchange(trace.requests_, {});
   PauseNumbers as_recorded(trace.numbers_);
   Again(trace, *so_far, std::move(objects), requests, {trace.numbers_.given, trace.n_steps_}).run();
+} catch (const WantsTape&) {
+  ErrorOfRun::note_current();
+  throw;
 }
 
 }  // namespace tenon

@@ -2,6 +2,7 @@
 #include "core/sym/shape_env.h"
 
 #include "core/error.h"
+#include "core/kept_numbers.h"
 #include "core/sym/size_questions.h"
 #include "core/sym/sym_cache.h"
 #include "core/sym/sym_rules.h"
@@ -17,17 +18,6 @@ namespace tenon {
 namespace {
 
 thread_local ShapeEnv* current_env = nullptr;
-
-const Expr* value_expr(SymValue value) {
-  switch (value.kind) {
-    case ExprKind::boolean:
-      return intern_boolean(value.word != 0);
-    case ExprKind::integer:
-      return intern_integer(value.word);
-    default:
-      return intern_real(value.real());
-  }
-}
 
 [[noreturn]] void fail_data_dependent(const ShapeEnv& env, const Expr* expr) {
   bool condition = expr->kind == ExprKind::boolean;
@@ -55,6 +45,9 @@ ShapeEnv* current_shape_env() { return current_env; }
 
 ShapeEnvScope::ShapeEnvScope(ShapeEnv& env) : previous_(std::exchange(current_env, &env)) {}
 ShapeEnvScope::~ShapeEnvScope() { current_env = previous_; }
+
+OutsideOfTraces::OutsideOfTraces() : before_(std::exchange(current_env, nullptr)) {}
+OutsideOfTraces::~OutsideOfTraces() { current_env = before_; }
 
 Range SymbolOptions::range_for(std::optional<int64_t> hint, const std::string& text,
                                bool size_oblivious) const {
@@ -168,7 +161,7 @@ void ShapeEnv::give_value(const Expr* unbacked, SymValue value) {
   given_.insert(unbacked);
   if (simplify(unbacked) != unbacked) return;  // an equality says what stands for it
   const SymbolInfo known = info(unbacked);
-  const Expr* stands = value_expr(value);
+  const Expr* stands = as_expr(value);
   if (known.kind != ExprKind::boolean) {
     SymbolInfo made{.kind = known.kind,
                     .hint = value,
@@ -190,11 +183,10 @@ const Expr* ShapeEnv::renewed(const Expr* expr) const {
 const Expr* ShapeEnv::simplify(const Expr* expr) const {
   if (expr->is_constant()) return expr;
   return remembered(facts_.stamp(), SymCache::simplified, reinterpret_cast<int64_t>(expr), 0, [&] {
-    require(owns(expr),
-            "the symbolic value {} belongs to another trace; pass sizes on as plain numbers "
-            "(guard_int()) or read them from the tensors of this trace",
-            symbol_text(expr));
-    return tenon::simplify(expr, &facts_);
+    const Expr* own = with_kept_values(expr, this);
+    require(owns(own), "the symbolic value {} belongs to another trace; {}", symbol_text(expr),
+            advice_without_value(expr));
+    return tenon::simplify(own, &facts_);
   });
 }
 
@@ -218,7 +210,10 @@ Range ShapeEnv::range(const Expr* expr) const {
 }
 
 std::optional<SymValue> ShapeEnv::hint(const Expr* expr) const {
-  auto hint_of = [this](const Expr* symbol) { return info(symbol).hint; };
+  auto hint_of = [this](const Expr* symbol) {
+    const SymbolInfo* own = symbols_.find(symbol);
+    return own ? own->hint : kept_value(symbol);
+  };
   if (auto value = tenon::evaluate(expr, hint_of)) return value;
   return tenon::evaluate(simplify(expr), hint_of);
 }
@@ -263,7 +258,7 @@ SymValue ShapeEnv::value_of(const Expr* expr, bool may_be_told) {
   } else if (expr->kind == ExprKind::real && std::isnan(value->real())) {
     record_guard(make_expr(SymOp::ne, {expr, expr}, &facts_));
   } else {
-    record_guard(make_expr(SymOp::eq, {expr, value_expr(*value)}, &facts_));
+    record_guard(make_expr(SymOp::eq, {expr, as_expr(*value)}, &facts_));
     if (expr->kind == ExprKind::real && value->real() == 0)
       record_guard(same_sign_of_zero(simplify(expr), value->real(), facts_));
   }
@@ -283,8 +278,9 @@ void ShapeEnv::record_guard(const Expr* condition) {
   if (watch_.most_guards >= 0) give_up_symbols(condition);
 }
 
-static void note_asked(const Expr* expr, int64_t value) {
-  if (SizeQuestions::listens()) SizeQuestions::note(SymOp::eq, expr, intern_integer(value));
+static void note_asked(const ShapeEnv& env, const Expr* expr, int64_t value) {
+  if (SizeQuestions::listens())
+    SizeQuestions::note(SymOp::eq, with_kept_values(expr, &env), intern_integer(value));
 }
 
 void ShapeEnv::give_up_symbols(const Expr* condition) {
@@ -293,7 +289,8 @@ void ShapeEnv::give_up_symbols(const Expr* condition) {
                     ++n_guards_[symbol] > watch_.most_guards;
     const Expr* simple = gives_up ? simplify(symbol) : nullptr;
     if (simple)
-      note_asked(symbol, simple->is_constant() ? simple->integer() : value_of(simple).integer());
+      note_asked(*this, symbol,
+                 simple->is_constant() ? simple->integer() : value_of(simple).integer());
   }
 }
 
@@ -302,7 +299,7 @@ int64_t ShapeEnv::specialize(const Expr* expr) {
   const Expr* simple = simplify(expr);
   int64_t value =
       simple->is_constant() ? simple->integer() : value_of(simple, /*may_be_told=*/true).integer();
-  note_asked(expr, value);
+  note_asked(*this, expr, value);
   return value;
 }
 

@@ -4,6 +4,7 @@
 #include "core/sym/sym_int.h"
 
 #include "core/error.h"
+#include "core/kept_numbers.h"
 #include "core/sym/shape_env.h"
 #include "core/sym/size_questions.h"
 #include "core/sym/sym_cache.h"
@@ -19,12 +20,14 @@ namespace {
 
 ShapeEnv& trace_of(const Expr* expr, const char* type) {
   ShapeEnv* env = current_shape_env();
-  require(
-      env != nullptr,
-      "the symbolic {} {} was used as a number outside of its trace; read sizes from the tensors "
-      "of each call instead of keeping them",
-      type, symbol_text(expr));
+  require(env != nullptr, "the symbolic {} {} was used as a number outside of its trace; {}", type,
+          symbol_text(expr), advice_without_value(expr));
   return *env;
+}
+
+/// The value of a number that its trace has left behind, where nothing is recorded.
+std::optional<SymValue> value_outside(const Expr* expr) {
+  return current_shape_env() ? std::nullopt : kept_value(expr);
 }
 
 /// Where an operation takes place: the current environment and the state of its facts.
@@ -33,7 +36,12 @@ struct Context {
   const SymFacts* facts = env ? &env->facts() : nullptr;
   uint64_t stamp = facts ? facts->stamp() : 0;
 
-  const Expr* simplify(const Expr* expr) const { return env ? env->simplify(expr) : expr; }
+  const Expr* simplify(const Expr* expr) const {
+    if (env) return env->simplify(expr);
+    // Sums that the program goes on adding to do not grow without end.
+    constexpr uint32_t most_nodes = 64;
+    return expr->tree_nodes > most_nodes ? with_kept_values(expr, nullptr) : expr;
+  }
 };
 
 const Expr* binary(SymOp op, const Expr* a, const Expr* b, const Context& context) {
@@ -65,15 +73,25 @@ void SymInt::fail_range() {
   fail("a size or integer below -2^62 was given; expected -4611686018427387904 or more");
 }
 
-int64_t SymInt::specialize() const { return trace_of(expr(), "integer").specialize(expr()); }
-bool SymBool::evaluate() const { return trace_of(expr_, "condition").evaluate(expr_); }
-double SymFloat::specialize() const { return trace_of(expr_, "number").specialize_float(expr_); }
+int64_t SymInt::specialize() const {
+  if (auto kept = value_outside(expr())) return kept->integer();
+  return trace_of(expr(), "integer").specialize(expr());
+}
+bool SymBool::evaluate() const {
+  if (auto kept = value_outside(expr_)) return kept->word != 0;
+  return trace_of(expr_, "condition").evaluate(expr_);
+}
+double SymFloat::specialize() const {
+  if (auto kept = value_outside(expr_)) return kept->real();
+  return trace_of(expr_, "number").specialize_float(expr_);
+}
 
 namespace detail {
 
 SymInt sym_int_op(SymOp op, SymInt a, SymInt b) { return as_sym_int(remembered_words(op, a, b)); }
 SymBool sym_compare(SymOp op, SymInt a, SymInt b) {
-  if (SizeQuestions::listens()) SizeQuestions::note(op, as_expr(a), as_expr(b));
+  if (SizeQuestions::listens())
+    SizeQuestions::note(op, as_expr(with_kept_values(a)), as_expr(with_kept_values(b)));
   return as_sym_bool(remembered_words(op, a, b));
 }
 void fail_overflow(const char* operation, int64_t a, int64_t b) {
@@ -165,20 +183,24 @@ SymInt sym_round(SymOp op, SymFloat value) { return as_sym_int(unary(op, as_expr
 
 bool statically_known_true(SymBool condition) {
   if (!condition.is_symbolic()) return condition.guard_bool();
+  if (auto kept = value_outside(condition.expr())) return kept->word != 0;
   ShapeEnv* env = current_shape_env();
   return env != nullptr && env->statically_known(condition.expr()).value_or(false);
 }
 
 bool guard_or_false(SymBool condition) {
   if (!condition.is_symbolic()) return condition.guard_bool();
+  if (auto kept = value_outside(condition.expr())) return kept->word != 0;
   return trace_of(condition.expr(), "condition").guard_or_false(condition.expr());
 }
 bool guard_or_true(SymBool condition) {
   if (!condition.is_symbolic()) return condition.guard_bool();
+  if (auto kept = value_outside(condition.expr())) return kept->word != 0;
   return trace_of(condition.expr(), "condition").guard_or_true(condition.expr());
 }
 void sym_check(SymBool condition, const char* message) {
-  if (!condition.is_symbolic()) return require(condition.guard_bool(), "check failed: {}", message);
+  if (!condition.is_symbolic() || value_outside(condition.expr()))
+    return require(condition.guard_bool(), "check failed: {}", message);
   trace_of(condition.expr(), "condition").check(condition.expr(), message);
 }
 
@@ -232,7 +254,9 @@ namespace {
 thread_local constinit bool tells_symbols = false;
 
 // A body may do with a text what it does with a number, such as to look into a map.
-bool tells_numbers() { return !tells_symbols && current_shape_env() != nullptr; }
+bool tells_number(const Expr* expr) {
+  return !tells_symbols && (current_shape_env() || kept_value(expr));
+}
 
 }  // namespace
 
@@ -240,13 +264,16 @@ SymbolicTexts::SymbolicTexts() : before_(std::exchange(tells_symbols, true)) {}
 SymbolicTexts::~SymbolicTexts() { tells_symbols = before_; }
 
 std::string to_text(SymInt value) {
-  return symbolic_text(tells_numbers() ? SymInt(value.guard_int()) : value);
+  bool tells = value.is_symbolic() && tells_number(value.expr());
+  return symbolic_text(tells ? SymInt(value.guard_int()) : value);
 }
 std::string to_text(SymBool value) {
-  return symbolic_text(tells_numbers() ? SymBool(value.guard_bool()) : value);
+  bool tells = value.is_symbolic() && tells_number(value.expr());
+  return symbolic_text(tells ? SymBool(value.guard_bool()) : value);
 }
 std::string to_text(SymFloat value) {
-  return symbolic_text(tells_numbers() ? SymFloat(value.guard_float()) : value);
+  bool tells = value.is_symbolic() && tells_number(value.expr());
+  return symbolic_text(tells ? SymFloat(value.guard_float()) : value);
 }
 
 }  // namespace tenon

@@ -73,6 +73,9 @@ class RealArgument {
     }
     end_ = leaves.tensors.size();
   }
+  void show(ShownObjects<TreeCopier>& shown) const {
+    if constexpr (is_tree) visit_tree(std::as_const(arg_), shown);
+  }
   /// Takes the next tensors from `real`.
   void replace(LeafWriter& real, TreeCopier& copier) {
     if constexpr (is_tree && std::is_lvalue_reference_v<T>)
@@ -209,16 +212,19 @@ decltype(auto) call_disabled(const F& fn, const DisableOptions& options, std::so
   std::vector<Number> numbers(leaves.numbers.span().begin(), leaves.numbers.span().end());
   LeafWriter writer(tensors.data(), numbers.data());
   TreeCopier copier;
+  std::apply([&](auto&... r) { (r.show(copier.shown), ...); }, real);
+  copier.shown.find_wholes();
   std::apply([&](auto&... r) { (r.replace(writer, copier), ...); }, real);
   copier.take_prints();
   std::apply([](auto&... r) { (r.take_prints(), ...); }, real);
   using Result = std::invoke_result_t<const F&, A...>;
   constexpr bool is_referred_to = holds_references<Result>;
   auto give_back = [&] {
+    copier.give_hidden();
     for (const CopiedObject& object : copier.changed()) {
       LeafRestorer restorer(tensors, before);
       object.type->restore(object.to, restorer);
-      object.assign();
+      copier.give(object);
     }
     std::apply([&](auto&... r) { (r.give_back(tensors, before, copier, is_referred_to), ...); },
                real);

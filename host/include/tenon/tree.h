@@ -303,6 +303,21 @@ void visit_part(const Whole& whole, T& part, V& visitor) {
   if constexpr (requires { visitor.outside; }) visitor.outside -= is_outside;
 }
 
+/// A key of a map or an element of a set: no walk may replace it.
+template <class T, class V>
+void visit_key(const T& key, V& visitor) {
+  if constexpr (requires { visitor.key(key); })
+    visitor.key(key);
+  else
+    visit_tree(key, visitor);
+}
+
+/// Visitors may look at a map or set as one that is ordered by its keys.
+template <class Keyed, class V>
+void visit_keys_of(const Keyed& keyed, V& visitor) {
+  if constexpr (requires { visitor.keys(keyed); }) visitor.keys(keyed);
+}
+
 /// What a pointer or an optional holds. A node of a graph of shared pointers is visited once.
 template <class P, class V>
 void visit_pointee(P& p, V& visitor) {
@@ -376,20 +391,27 @@ void visit_tree(T& v, V& visitor) {
     for (bool e : v) visitor.number(e);
   } else if constexpr (is_list<U> || is_view<U>) {
     if constexpr (requires { visitor.view(v); }) visitor.view(v);
+    if constexpr (is_instance<U, std::set>) visit_keys_of(v, visitor);
     visitor.shape(v.size());
-    for (auto& e : v) visit_tree(e, visitor);
+    for (auto& e : v)
+      if constexpr (is_instance<U, std::set>)
+        visit_key(e, visitor);
+      else
+        visit_tree(e, visitor);
   } else if constexpr (is_instance<U, std::map>) {
+    visit_keys_of(v, visitor);
     visitor.shape(v.size());
     for (auto& [key, e] : v) {
-      visit_tree(key, visitor);
+      visit_key(key, visitor);
       visit_tree(e, visitor);
     }
   } else if constexpr (is_instance<U, std::unordered_map>) {
+    visit_keys_of(v, visitor);
     visitor.shape(v.size());
     std::map<typename U::key_type, decltype(&*v.begin())> ordered;
     for (auto& entry : v) ordered.emplace(entry.first, &entry);
     for (auto& [key, entry] : ordered) {
-      visit_tree(entry->first, visitor);
+      visit_key(entry->first, visitor);
       visit_tree(entry->second, visitor);
     }
   } else if constexpr (is_instance<U, std::optional> || is_smart_pointer<U>) {

@@ -1,6 +1,7 @@
 // Copies of data: clone, casts, copy_ in place, and single elements read by the host.
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
+#include "ops/op_kernels.h"
 #include "ops/shapes.h"
 
 #include "core/device/device_memory.h"
@@ -57,10 +58,13 @@ void copy_anywhere(const Tensor& to, const Tensor& from) {
   return on_cpu ? copy_broadcast(to, from) : copy_across(to, from);
 }
 
+void check_copy(const char* op, const Tensor& self, const Tensor& src) {
+  check_broadcasts(op, self, src);
+  require_elements_apart(op, self);
+}
+
 void copy_into(const Tensor& self, const Tensor& src, bool) {
-  check_broadcasts("copy_", self, src);
-  require(!has_internal_overlap(self),
-          "copy_: several elements of self share memory; clone it first");
+  check_copy("copy_", self, src);
   if (self.is_same(src)) return;
   if (!may_overlap(self, src)) return copy_anywhere(self, src);
   Tensor apart = make_tensor(contiguous_meta(src.sizes(), src.dtype(), src.device()));
@@ -288,8 +292,7 @@ static constexpr OpDef copy_copy_rows[] = {
      .linear = "src"},
     {.schema = "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
      .tags = any_device,
-     .meta = [](const Tensor& self, const Tensor& src,
-                bool) { check_broadcasts("copy_", self, src); },
+     .meta = [](const Tensor& self, const Tensor& src, bool) { check_copy("copy_", self, src); },
      .eager = fn<copy_into>,
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }},
              {"src", "grad", [](const Tensor& g) { return g; }}}},

@@ -14,6 +14,7 @@
 #include <tenon/ops/view.h>
 
 #include <cmath>
+#include <limits>
 
 namespace tenon::ops {
 
@@ -196,14 +197,28 @@ Tensor cumulative_extremum_vjp(const Tensor& g, SymIntList sizes, int64_t dim,
   return g.new_zeros(sizes).scatter_add(dim, indices, g);
 }
 
-// sum_k>=i g_k exp(x_i - y_k), positive and negative gradients apart, so that sums stay logarithms.
+// A number whose exponential is 0, and that stays finite where others are added to it.
+double very_low(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f16:
+      return -3e4;
+    case Dtype::f64:
+      return std::numeric_limits<double>::lowest() / 4;
+    default:
+      return std::numeric_limits<float>::lowest() / 4;
+  }
+}
+
+// sum_k>=i g_k exp(x_i - y_k), positive and negative gradients apart, so that sums stay logarithms. Those
+// of the other sign have no logarithm, whose derivative would be infinite.
 Tensor logcumsumexp_vjp(const Tensor& g, const Tensor& x, const Tensor& y, int64_t dim) {
   if (x.dim() == 0) return g;
   auto part = [&](const Tensor& size) {
-    Tensor logs = size.log().sub(y);
+    Tensor others = size.le(0);
+    Tensor logs = size.masked_fill(others, 1).log().masked_fill(others, very_low(g.dtype())).sub(y);
     return logs.flip({dim}).logcumsumexp(dim).flip({dim}).add(x).exp();
   };
-  return part(g.clamp_min(0)).sub(part(g.neg().clamp_min(0)));
+  return part(g).sub(part(g.neg()));
 }
 
 }  // namespace

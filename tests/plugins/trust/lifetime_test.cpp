@@ -118,6 +118,29 @@ TEST_F(Lifetime, LeavesGraphsAloneOfWhichThePluginTookNothing) {
             0);
 }
 
+// Registered before the plugin is loaded, it runs when that is down.
+TEST_F(Lifetime, CompiledCallsGoOnOpByOpWhileTheProcessEnds) {
+  EXPECT_EQ(run([] {
+              static Tensor sum = zeros({2}), w = ones({2}).requires_grad_();
+              static auto& f = *new auto(compile(
+                  [](const Tensor& x) {
+                    sum.add_(x);
+                    return (x.sin() + sum).sum();
+                  },
+                  {.backend = "ts"}));
+              std::atexit([] {
+                EXPECT_EQ(sum.to_vector<float>()[0], 2.0f);
+                f(w).backward();
+                EXPECT_TRUE(w.grad().defined());
+                auto late = compile([](const Tensor& x) { return x * 2; }, {.backend = "ts"});
+                EXPECT_EQ(late(sum).to_vector<float>()[0], 6.0f);
+                if (testing::Test::HasFailure()) ::_exit(1);
+              });
+              f(ones({2})), f(ones({2}));
+            }),
+            0);
+}
+
 TEST_F(Lifetime, EndsTheOpsOfPluginsWithThem) {
   put("test_custom_ops");
   for (std::string unload : {"never", "explicit"}) {

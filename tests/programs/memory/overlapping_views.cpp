@@ -148,5 +148,29 @@ TENON_PROGRAM(ElementsOfOneMemoryBesideAnotherArgument, 24) {
   }
 }
 
+// A plain run refuses them, whoever reads what they write.
+TENON_PROGRAM(WritesToElementsOfOnePlaceAreRefusedUnread, 24) {
+  using Write = void (*)(const Tensor&);
+  for (Write write :
+       {Write([](const Tensor& t) { t.copy_(ones({3})); }),
+        Write([](const Tensor& t) { t.mul_(2.0); }), Write([](const Tensor& t) { t.cumsum_(0); }),
+        Write([](const Tensor& t) { t.masked_fill_(t > 0, 1.0); }),
+        Write([](const Tensor& t) { t.zero_(); })}) {
+    auto unread = run.compile([write](const Tensor& x) {
+      write((x * 2).expand({4, 3}));
+      return x + 1;
+    });
+    auto read = run.compile([write](const Tensor& x) {
+      Tensor steps = (x * 2).as_strided({2, 2}, {1, 1});
+      write(steps.narrow(1, 0, 1).expand({2, 3}));
+      return steps + 1;
+    });
+    for (int i = 0; i < 3; ++i) {
+      run.log_error([&] { run.log(unread(halves({3}, i))); });
+      run.log_error([&] { run.log(read(halves({3}, i))); });
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

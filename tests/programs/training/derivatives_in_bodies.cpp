@@ -223,5 +223,48 @@ TENON_PROGRAM(GradientsWithinACheckpointAndOperationsAfterThem, 6) {
   });
 }
 
+// The weights of an inner loop that ends where the loss is small: the gradient of each is asked for when
+// a look has ended the segment that made it and the loss.
+template <class F>
+void learn_to_learn(Run& run, bool create_graph, F loss_of) {
+  Tensor w = row({1, -0.5, 2}).requires_grad_(), u = row({0.5, 1, -1}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x, float enough) {
+    Tensor p = w, q = u;
+    for (int k = 0; k < 4; ++k) {
+      Tensor loss = loss_of(p, q, x);
+      if (loss.item<float>() < enough) break;
+      auto slopes = ag::grad({loss}, {p, q}, {.create_graph = create_graph});
+      p = p - slopes[0] * 0.125;
+      q = q - slopes[1] * 0.125;
+    }
+    return (p * x * q).sum();
+  });
+  for (int i = 0; i < 5; ++i) {
+    for (const Tensor& t : {w, u}) t.set_grad({});
+    f(row({1, 0.5f * float(i), -1}), i == 2 ? 100.0f : 0.001f).backward();
+    run.log((w.grad() * 64).round(), (u.grad() * 64).round());
+  }
+}
+
+TENON_PROGRAM(AnInnerLoopThatEndsWhereTheLossIsSmall, 24) {
+  learn_to_learn(run, true, [](const Tensor& p, const Tensor& q, const Tensor& x) {
+    return (p * x - 1).square().mean() + (q * x).square().mean();
+  });
+}
+
+TENON_PROGRAM(AnInnerLoopOfTheFirstOrder, 24) {
+  learn_to_learn(run, false, [](const Tensor& p, const Tensor& q, const Tensor& x) {
+    return ((p * x).tanh() * q - 1).square().mean();
+  });
+}
+
+TENON_PROGRAM(AnInnerLoopThatWritesInPlace, 24) {
+  learn_to_learn(run, true, [](const Tensor& p, const Tensor& q, const Tensor& x) {
+    Tensor h = p * x;
+    h.mul_(q);
+    return h.square().mean();
+  });
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -331,5 +331,21 @@ TENON_PROGRAM(AnArgumentIsDetachedAtOnce, 12) {
   }
 }
 
+// It asks its base whether it needs a gradient, and is no leaf.
+TENON_PROGRAM(AViewIsWrittenInTwoSegments, 12) {
+  auto f = run.compile([](const Tensor& x, const Tensor& y) {
+    x.mul_(y);
+    graph_break();
+    x.add_(1);
+    return x * 1;
+  });
+  for (int i = 0; i < 3; ++i) {
+    Tensor y = row({1, 2}).requires_grad_(), b = halves({2, 2}, i);
+    Tensor out = f(b.select(0, 0), y);
+    (out * b[0]).sum().backward();
+    run.log(out, b, y.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

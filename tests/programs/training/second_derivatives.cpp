@@ -167,5 +167,24 @@ TENON_PROGRAM(APenaltyOnTheSlopeOfACriticWithStatistics, 24) {
   for (const Tensor& t : critic.buffers()) run.log((t * 256).round());
 }
 
+// The rules of these read their result, which is a part of a tensor that was written.
+TENON_PROGRAM(ARowIsWrittenByAnOpThatReadsItsResult, 24) {
+  using Op = const Tensor& (*)(const Tensor&);
+  for (Op op : {Op([](const Tensor& t) -> const Tensor& { return t.exp_(), t; }),
+                Op([](const Tensor& t) -> const Tensor& { return t.tanh_(), t; }),
+                Op([](const Tensor& t) -> const Tensor& { return t.sigmoid_(), t; })}) {
+    auto f = run.compile([op](const Tensor& x) {
+      Tensor m = zeros({2, 2}).clone();
+      m[0].copy_(x);
+      op(m[0]);
+      return (m * m).sum();
+    });
+    Tensor x = row({0.5, -1}).requires_grad_(), loss = f(x);
+    Tensor slope = autograd::grad({loss}, {x}, {.create_graph = true})[0];
+    (loss + slope.square().sum()).backward();
+    run.log((x.grad() * 256).round());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

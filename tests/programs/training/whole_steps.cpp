@@ -334,5 +334,99 @@ TENON_PROGRAM(AskedForGradientsAreLeftInTheWeights, 4) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(AskedForGradientsAreLeftInTheWeights, 4);
 
+// What a view of a weight shows is written before its gradient is asked for: it is a view of the weight
+// all the same.
+template <class F>
+void step_over_written_weights(Run& run, F make_loss) {
+  Tensor w = row({1, -2, 0.5, 4}).view({2, 2}).detach().requires_grad_();
+  optim::SGD opt(std::vector<Tensor>{w}, {.lr = 0.125});
+  auto step = run.compile(
+      [&](const Tensor& x) {
+        opt.zero_grad();
+        Tensor loss = make_loss(w, x);
+        loss.backward();
+        opt.step();
+        return loss.detach();
+      },
+      {.fullgraph = true});
+  for (int i = 0; i < 5; ++i) run.log(step(row({1, 0.5f * float(i)})), w, w.grad());
+}
+
+TENON_PROGRAM(ARowOfAWeightIsClampedBeforeItIsUsed, 4) {
+  step_over_written_weights(run, [](const Tensor& w, const Tensor& x) {
+    Tensor first = w[0];
+    {
+      NoGradGuard off;
+      first.clamp_(-0.5, 0.5);
+    }
+    return (first * x).sum();
+  });
+}
+
+TENON_PROGRAM(AWeightIsScaledBehindItsParts, 4) {
+  step_over_written_weights(run, [](const Tensor& w, const Tensor& x) {
+    std::vector<Tensor> parts = w.chunk(2);
+    Tensor flat = w.view({4});
+    w.detach().mul_(0.5);
+    return (parts[0] * x + parts[1]).square().sum() + flat.sum();
+  });
+}
+
+// The hook is on the view as it was before the write, which is no part of what comes after it.
+TENON_PROGRAM(AHookOnAViewOfAWeightThatIsWritten, 4) {
+  step_over_written_weights(run, [&run](const Tensor& w, const Tensor& x) {
+    Tensor first = w[0];
+    autograd::register_hook(first, [&run](const Tensor& g) {
+      run.log("hook");
+      return g * 2.0;
+    });
+    {
+      NoGradGuard off;
+      w.mul_(0.5);
+    }
+    return (first * x).sum();
+  });
+}
+
+// A step of the optimiser between the view and its use is such a write, too, in one piece.
+TENON_PROGRAM(TwoStepsWithAViewOfTheWeight, 4) {
+  Tensor w = row({1, -2, 0.5, 4}).view({2, 2}).detach().requires_grad_();
+  optim::SGD opt(std::vector<Tensor>{w}, {.lr = 0.125});
+  auto step = run.compile(
+      [&](const Tensor& x) {
+        Tensor first = w[0];
+        autograd::register_hook(first, [](const Tensor& g) { return g * 2.0; });
+        opt.zero_grad();
+        (w * x).sum().backward();
+        opt.step();
+        opt.zero_grad();
+        Tensor loss = (first * x).square().sum();
+        loss.backward();
+        opt.step();
+        return loss.detach();
+      },
+      {.fullgraph = true});
+  for (int i = 0; i < 4; ++i) run.log(step(row({1, 0.5f * float(i)})), w);
+}
+
+TENON_PROGRAM(AnArgumentIsScaledAndKeepsItsGradient, 4) {
+  auto step = run.compile(
+      [](const Tensor& w, const Tensor& x) {
+        Tensor first = w[0];
+        {
+          NoGradGuard off;
+          w.mul_(0.5);
+        }
+        (first * x + w[1]).square().sum().backward();
+        return first.detach() * 2.0;
+      },
+      {.fullgraph = true});
+  for (int i = 0; i < 4; ++i) {
+    Tensor w = halves({2, 2}, i).requires_grad_();
+    run.log(step(w, row({1, 0.5f * float(i)})), w, w.grad());
+    run.log(step(w, row({1, -1})), w.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -140,6 +140,27 @@ TEST(Training, GradientsOfGradientsThroughAHiddenWriteAreAnError) {
   EXPECT_THROW(autograd::grad({loss}, {w}, {.create_graph = true}), UserError);
 }
 
+TEST(Training, SoAreThoseOfAResultThatWasWritten) {
+  Tensor w = leaf({1, 2});
+  auto f = compile(
+      [&](const Tensor& x) {
+        Tensor read = w * x, y = (w * x).sin();
+        y.detach().mul_(0.5);
+        return std::pair(y, read * w);
+      },
+      {.backend = "aot_eager"});
+  auto [y, read] = f(ones({2}, Dtype::f64));
+  // Where the written result gets no gradient, nothing is lost.
+  Tensor g = autograd::grad({read.sum()}, {w}, {.create_graph = true})[0];
+  EXPECT_THAT(g.detach().to_vector<double>(), ElementsAre(2, 4));
+  try {
+    autograd::grad({y.sum() + (w * w).sum()}, {w}, {.create_graph = true});
+    ADD_FAILURE() << "the gradient of a result is lost";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("reads or returns it afterwards"));
+  }
+}
+
 TEST(Training, RandomNumbersOfTheForwardAreThoseOfItsGradients) {
   auto f = compile([](const Tensor& x) { return (dropout(x, 0.5, true) * x).sum(); },
                    {.backend = "aot_eager"});

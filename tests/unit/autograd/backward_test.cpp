@@ -320,6 +320,18 @@ TEST(Writes, AComplexResultIsNoRealTensor) {
   EXPECT_FALSE(y.requires_grad());
 }
 
+// d2/dx0^2 of log(e^x0 + e^x1) is p (1 - p).
+TEST(Backward, OfRunningSumsOfExponentialsTwice) {
+  Tensor x = leaf({0, 0}, {2});
+  Tensor slope = autograd::grad({x.logcumsumexp(0).select(0, 1)}, {x}, {.create_graph = true})[0];
+  EXPECT_THAT(numbers(autograd::grad({slope[0]}, {x}, {.retain_graph = true})[0]),
+              ElementsAre(0.25, -0.25));
+  // Each sign of a gradient goes its own way.
+  Tensor both = (x.logcumsumexp(0) * tensor<double>({1, -1})).sum();
+  Tensor g = autograd::grad({both}, {x}, {.create_graph = true})[0];
+  EXPECT_THAT(numbers(autograd::grad({g[1]}, {x})[0]), ElementsAre(0.25, -0.25));
+}
+
 TEST(Threads, PassesOverCommonNodesAddUp) {
   Tensor x = leaf({1, 2, 3}, {3});
   Tensor shared = x.exp() * 2;

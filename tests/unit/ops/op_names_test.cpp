@@ -83,9 +83,9 @@ std::string text_of(const fs::path& path) {
 
 // Rows, and tables by op of code generators and of libraries of kernels, which are a row for an op.
 bool is_table_of_ops(const std::string& path) {
-  constexpr std::string_view tables[] = {"host/ops/", "host/graph/control_flow.cpp",
-                                         "codegen/loopir/lower/", "plugins/kernels_",
-                                         "codegen/blocks/chosen_ops.cpp"};
+  constexpr std::string_view tables[] = {
+      "host/ops/",        "host/graph/control_flow.cpp",   "codegen/loopir/lower/",
+      "plugins/kernels_", "codegen/blocks/chosen_ops.cpp", "plugins/inductor/chosen_ops.cpp"};
   return std::ranges::any_of(tables, [&](std::string_view t) { return path.starts_with(t); });
 }
 

@@ -132,11 +132,13 @@ decltype(auto) hand_over(Kept& kept) {
     return P(std::move(kept));
 }
 
-/// Has spans copied, each array once.
+/// Has spans copied, each array once, and pointers to parts of what others point to aimed into their
+/// copies.
 template <class Args>
 void copy_spans(const Args& args, TreeCopier& copier) {
   copier.copies_spans = true;
   visit_tree(args, copier.shown);
+  copier.shown.find_wholes();
 }
 
 /// One call with parameters of known types: the arguments, the result, and how to run the body.
@@ -255,8 +257,9 @@ struct CallFrame {
   }
   /// The tensors and numbers of the call behind those of the result are the caller's changes.
   void give_changes(LeafFiller filler) {
+    given->copier.give_hidden();
     for (const CopiedObject& object : given->changed) object.type->fill(object.to, filler);
-    for (const CopiedObject& object : given->changed) object.assign();
+    for (const CopiedObject& object : given->changed) given->copier.give(object);
   }
   template <class Param, class V>
   static void add_places(const V& value, Places& places) {
@@ -278,7 +281,7 @@ struct CallFrame {
     visit_tree(result, views);
     if (views.views.empty()) return;
     views.keep_those_of(places_of(*given->copies, true), given->copier.objects);
-    if (views.shows_arguments()) require_views_are_seen(*site);
+    if (!views.views.empty()) require_views_are_seen(*site);
   }
   static std::shared_ptr<void> prototype(void* self) {
     auto copy = std::make_shared<Stored>(copy_tree(*static_cast<CallFrame*>(self)->traced_result));

@@ -29,11 +29,17 @@ struct WithinObject : V {
   explicit WithinObject(V visitor) : V(std::move(visitor)) {}
 };
 
+/// What is opaque and lies in the object that it is a part of.
+template <class T>
+concept OpaquePart = Opaque<T> && std::is_class_v<T> && !is_instance<T, std::reference_wrapper>;
+
 /// What an object is like.
 struct ObjectPrint {
   static constexpr bool stays_in_object = true;
   std::vector<uint64_t> leaves, shapes;
   bool has_pointers = false;
+  bool owns_others = false;    ///< by unique pointers: another shape may have ended copies
+  bool hides_changes = false;  ///< it has opaque parts that cannot be compared
 
   void tensor(const Tensor& t) { leaves.push_back(reinterpret_cast<uint64_t>(t.head())); }
   template <class T>
@@ -47,27 +53,43 @@ struct ObjectPrint {
   }
   template <class T>
   void number(const T& v) {
-    if constexpr (std::is_floating_point_v<T>)
-      leaves.push_back(std::bit_cast<uint64_t>(static_cast<double>(v)));
-    else
-      leaves.push_back(static_cast<uint64_t>(v));
+    each_word(v, [this](uint64_t word) { leaves.push_back(word); });
   }
   void text(std::string_view s) { leaves.push_back(std::hash<std::string_view>()(s)); }
   void opaque(const void* address) { leaves.push_back(reinterpret_cast<uint64_t>(address)); }
+  /// Of an opaque part the address says nothing: it is one of a copy.
+  template <OpaquePart T>
+  void whole(const T& v) {
+    if constexpr (is_instance<T, std::weak_ptr>)
+      opaque(v.lock().get());
+    else if constexpr (std::is_trivially_copyable_v<T> && !std::is_empty_v<T>)
+      text({reinterpret_cast<const char*>(std::addressof(v)), sizeof(T)});
+    else
+      hides_changes = hides_changes || !std::is_empty_v<T>;
+  }
   void shape(uint64_t n) { shapes.push_back(n); }
+  /// A key cannot be assigned: an object with other keys is one of another shape.
+  template <class T>
+  void key(const T& v) {
+    ObjectPrint print;
+    visit_tree(v, print);
+    shapes.insert(shapes.end(), print.leaves.begin(), print.leaves.end());
+    shapes.insert(shapes.end(), print.shapes.begin(), print.shapes.end());
+    has_pointers = has_pointers || print.has_pointers;
+  }
+  template <class T>
+  void whole(const std::unique_ptr<T>& p) {  // to an opaque object
+    pointer(p);
+  }
   template <class P>
   void pointer(const P& p) {
     if constexpr (is_smart_pointer<P>) {
       shapes.push_back(reinterpret_cast<uint64_t>(p.get()));
       has_pointers = true;
+      owns_others = owns_others || (is_instance<P, std::unique_ptr> && p);
     }
   }
 };
-
-/// Opaque values that are assigned like pointers; other ones are objects of the program.
-template <class T>
-inline constexpr bool is_handle = is_function<T> || is_instance<T, std::reference_wrapper> ||
-                                  is_instance<T, std::weak_ptr> || is_smart_pointer<T>;
 
 /// Looks at the leaves of an object one by one, of whatever kind: V::whole(leaf).
 template <class V>
@@ -109,14 +131,31 @@ struct LeafPlaces : EachLeaf<LeafPlaces> {
   std::vector<Place> places;
 
   template <class T>
+  void key(const T&) {}
+  template <class T>
   void whole(T& v) {
-    constexpr bool is_opaque_class = std::is_class_v<T> && Opaque<T> && !is_handle<T>;
-    if constexpr (std::is_const_v<T> || !std::is_copy_assignable_v<T> || is_opaque_class)
-      places.push_back({nullptr, nullptr});
+    places.push_back(place_of(v));
+  }
+  template <class T>
+  static Place place_of(T& v) {
+    if constexpr (std::is_const_v<T> || !std::is_copy_assignable_v<T>)
+      return {nullptr, nullptr};
     else
-      places.push_back({&v, [](void* to, const void* from) {
-                          *static_cast<T*>(to) = *static_cast<const T*>(from);
-                        }});
+      return {&v, [](void* to, const void* from) {
+                *static_cast<T*>(to) = *static_cast<const T*>(from);
+              }};
+  }
+};
+
+/// The opaque parts among them.
+struct OpaquePlaces : EachLeaf<OpaquePlaces> {
+  std::vector<LeafPlaces::Place> places;
+
+  template <class T>
+  void key(const T&) {}
+  template <class T>
+  void whole(T& v) {
+    if constexpr (OpaquePart<std::remove_const_t<T>>) places.push_back(LeafPlaces::place_of(v));
   }
 };
 
@@ -132,6 +171,12 @@ struct PrintedLeaves : EachLeaf<PrintedLeaves> {
     prints.push_back(print_of(std::as_const(v)));
   }
   void shape(uint64_t n) { shapes.push_back(n); }
+  template <class T>
+  void key(const T& v) {
+    ObjectPrint print;
+    print.key(v);
+    shapes.insert(shapes.end(), print.shapes.begin(), print.shapes.end());
+  }
   template <class P>
   void pointer(const P& p) {
     if constexpr (is_smart_pointer<P>) shapes.push_back(reinterpret_cast<uint64_t>(p.get()));
@@ -179,6 +224,7 @@ struct PrintedLeaves : EachLeaf<PrintedLeaves> {
   }
 };
 
+struct HandleRejoiner;
 /// What is done with the leaves of an object of some type.
 struct ObjectType {
   ObjectPrint (*print)(const void* object);
@@ -186,8 +232,10 @@ struct ObjectType {
   void (*empty)(void* object);  ///< of fakes
   void (*fill)(void* object, LeafFiller& filler);
   void (*restore)(void* object, LeafRestorer& restorer);
+  void (*rejoin)(void* object, HandleRejoiner& rejoiner);
   void (*assign_leaves)(void* to, void* from);
-  void (*assign)(void* to, void* from);  ///< null: values of this type cannot be assigned
+  void (*assign_opaque)(void* to, void* from);  ///< its opaque parts alone
+  void (*assign)(void* to, void* from);         ///< null: values of this type cannot be assigned
   void (*add_places)(const void* object, Places& places);
 };
 
@@ -198,9 +246,10 @@ void visit_object(void* object, V& visitor) {
   visitor = static_cast<V&>(within);
 }
 
-template <class T>
-void assign_leaves(void* to, void* from) {
-  LeafPlaces theirs, ours;
+/// What `Chosen` finds of an object; the two have one shape.
+template <class T, class Chosen>
+void assign_places(void* to, void* from) {
+  Chosen theirs, ours;
   visit_tree(*static_cast<T*>(to), theirs);
   visit_tree(*static_cast<T*>(from), ours);
   for (size_t i = 0; i < ours.places.size(); ++i)
@@ -235,7 +284,9 @@ inline constexpr ObjectType object_type = {
         },
     .fill = &visit_object<T, LeafFiller>,
     .restore = &visit_object<T, LeafRestorer>,
-    .assign_leaves = &assign_leaves<T>,
+    .rejoin = &visit_object<T, HandleRejoiner>,
+    .assign_leaves = &assign_places<T, LeafPlaces>,
+    .assign_opaque = &assign_places<T, OpaquePlaces>,
     .assign = assign_of<T>(),
     .add_places = [](const void* object,
                      Places& places) { visit_tree(*static_cast<const T*>(object), places); },
@@ -285,7 +336,9 @@ inline constexpr ObjectType plain_elements_type = {
     .empty = [](void*) {},
     .fill = [](void*, LeafFiller&) {},
     .restore = [](void*, LeafRestorer&) {},
+    .rejoin = [](void*, HandleRejoiner&) {},
     .assign_leaves = [](void*, void* from) { static_cast<PlainElements<T>*>(from)->assign(); },
+    .assign_opaque = [](void*, void*) {},
     .assign = nullptr,
     .add_places = [](const void*, Places&) {},
 };
@@ -309,9 +362,44 @@ struct CopiedObject {
   /// Whether the caller's object can become like the copy.
   bool can_assign() const {
     ObjectPrint now = type->print(to);
-    return now.shapes == before.shapes || (type->assign && (is_left_over || !now.has_pointers));
+    if (now.shapes == before.shapes) return true;
+    return type->assign && !before.owns_others && (is_left_over || !now.has_pointers);
   }
   void assign() const { (has_changed_shape() ? type->assign : type->assign_leaves)(from, to); }
+};
+
+/// Where the original has what lies at `place` in the copy; null: it lies elsewhere. Templates, here and
+/// below, so that programs without pointers need not compile them.
+template <class Object>
+Address place_in_original(const Object& object, Address place) {
+  Places ours(/*sees_views=*/false), theirs(/*sees_views=*/false);
+  object.type->add_places(object.to, ours);
+  object.type->add_places(object.from, theirs);
+  for (size_t i = 0; i < ours.extents.size() && i < theirs.extents.size(); ++i)
+    if (ours.extents[i].holds(place))
+      return theirs.extents[i].begin + (place - ours.extents[i].begin);
+  return nullptr;
+}
+
+/// Aims weak and plain pointers at the caller's objects, where they are aimed at copies.
+struct HandleRejoiner : TensorVisitor {
+  std::span<const CopiedObject> objects;
+  explicit HandleRejoiner(std::span<const CopiedObject> copied) : objects(copied) {}
+  template <class T>
+  void whole(std::weak_ptr<T>& weak) {
+    const std::shared_ptr<T> p = weak.lock();
+    for (const CopiedObject& o : objects)
+      if (p && o.original && o.to == p.get()) weak = std::static_pointer_cast<T>(o.original);
+  }
+  template <class T>
+  requires(!std::is_function_v<T>) void whole(T*& p) {
+    for (const CopiedObject& o : objects)
+      if (p && o.to == p) p = static_cast<T*>(o.from);
+  }
+  template <class T>
+  void tensor(const T&) {}
+  template <class T>
+  void scalar(const T&) {}
 };
 
 /// All of an argument list; those that contain others come first.
@@ -330,6 +418,28 @@ struct CopiedObjects {
       out.push_back(o);
     }
     return out;
+  }
+  /// The caller's object becomes like the copy.
+  template <class Object>
+  void give(const Object& object) const {
+    rejoin(object);
+    object.assign();
+  }
+  /// What may have changed unseen; an object of another shape is given as a whole.
+  template <class Object = CopiedObject>
+  void give_hidden() const {
+    for (const Object& o : objects)
+      if (o.before.hides_changes && !o.has_changed_shape()) {
+        rejoin(o);
+        o.type->assign_opaque(o.from, o.to);
+      }
+  }
+
+ private:
+  template <class Object>
+  void rejoin(const Object& object) const {
+    HandleRejoiner rejoiner(objects);
+    object.type->rejoin(object.to, rejoiner);
   }
 };
 

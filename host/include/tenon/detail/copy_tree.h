@@ -4,9 +4,12 @@
 #pragma once
 
 #include <tenon/detail/copied_objects.h>
+#include <tenon/detail/shown_objects.h>
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -33,39 +36,21 @@ requires is_container<C<A...>> &&
 /// Named in the compiler's message: a type that cannot be copied, and the cure.
 template <class T>
 struct cannot_be_copied_add_TENON_OPAQUE_to;
+/// The same for an opaque result, which later calls copy.
+template <class T>
+struct return_a_shared_ptr_to_the_move_only;
 
-/// What spans among the arguments show, before it is copied: spans over parts of one array show one copy.
-struct ShownRanges : TensorVisitor {
-  struct Range {
-    const void* type;
-    Extent extent;
-  };
-  std::vector<Range> ranges;
-
-  template <class T, size_t N>
-  void view(const std::span<T, N>& shown) {
-    Range range{&node_type<std::remove_const_t<T>>, {address(shown.data()), shown.size_bytes()}};
-    std::erase_if(ranges, [&](const Range& other) {
-      if (other.type != range.type || !other.extent.overlaps(range.extent)) return false;
-      Address end = std::max(other.extent.begin + other.extent.bytes,
-                             range.extent.begin + range.extent.bytes);
-      range.extent.begin = std::min(other.extent.begin, range.extent.begin);
-      range.extent.bytes = static_cast<size_t>(end - range.extent.begin);
-      return true;
-    });
-    if (range.extent.bytes > 0) ranges.push_back(range);
-  }
-  /// All that spans show of the array.
-  Extent around(const void* type, const Extent& part) const {
-    for (const Range& range : ranges)
-      if (range.type == type && range.extent.holds(part.begin)) return range.extent;
-    return part;
-  }
-  template <class T>
-  void tensor(const T&) {}
-  template <class T>
-  void scalar(const T&) {}
-};
+/// Whether the places of what the keys point to say where entries are found.
+template <class Keyed>
+consteval bool is_ordered_by_place() {
+  using Key = typename Keyed::key_type;
+  if constexpr (!is_smart_pointer<Key> || points_to_opaque<Key>)
+    return false;
+  else if constexpr (requires { typename Keyed::key_compare; })
+    return std::is_same_v<typename Keyed::key_compare, std::less<Key>>;
+  else
+    return std::is_same_v<typename Keyed::hasher, std::hash<Key>>;
+}
 
 /// Makes deep copies, of one tree or of several whose pointers belong together: each shared pointer
 /// gets an object of its own, and those that shared one share its copy; and so for spans, where asked.
@@ -73,7 +58,7 @@ class TreeCopier : public CopiedObjects, public TensorVisitor {
  public:
   int outside = 0;  ///< as a visitor: what references refer to is not copied
   bool copies_spans = false;
-  ShownRanges shown = {};
+  ShownObjects<TreeCopier> shown = {};
 
   template <class T>
   T copy(const T& v) {
@@ -86,6 +71,7 @@ class TreeCopier : public CopiedObjects, public TensorVisitor {
   T copy_for_good(const T& v) {
     T copy = without_shared(v);
     owned_.clear();
+    owned_opaque_.clear();
     split(copy);
     return copy;
   }
@@ -93,6 +79,8 @@ class TreeCopier : public CopiedObjects, public TensorVisitor {
   template <class T>
   void split(T& copy) {
     visit_tree(copy, *this);
+    std::ranges::move(owned_opaque_, std::back_inserter(objects));
+    owned_opaque_.clear();
   }
 
   /// An object that the caller keeps as the body leaves its copy.
@@ -124,15 +112,26 @@ class TreeCopier : public CopiedObjects, public TensorVisitor {
   void pointer(const std::shared_ptr<T>& shared) {
     if (!shared || outside) return;
     auto& p = const_cast<std::shared_ptr<T>&>(shared);
-    if (const CopiedObject* known = find(p.get())) {
-      if (known->to != p.get()) p = std::static_pointer_cast<T>(known->copy);
-      return;
+    if (std::ranges::find(parts_, p.get()) != parts_.end()) return;
+    if (const auto* whole = shown.whole_of(p.get())) {
+      const CopiedObject& object = whole->copy(*this, whole->pointer);
+      const auto offset = static_cast<size_t>(address(p.get()) - whole->extent.begin);
+      auto* part = reinterpret_cast<T*>(static_cast<std::byte*>(object.to) + offset);
+      p = std::shared_ptr<T>(object.copy, part);
+      parts_.push_back(part);
+    } else if (const CopiedObject& object = copy_of<T>(&p); object.to != p.get()) {
+      p = std::static_pointer_cast<T>(object.copy);
     }
+  }
+  /// The copy of what a pointer of type std::shared_ptr<T> points to.
+  template <class T>
+  const CopiedObject& copy_of(const void* pointer) {
     using U = std::remove_const_t<T>;
-    auto original = std::const_pointer_cast<U>(p);
-    auto copy = std::make_shared<U>(without_shared<U>(*p));
+    auto original = std::const_pointer_cast<U>(*static_cast<const std::shared_ptr<T>*>(pointer));
+    if (const CopiedObject* known = find(original.get())) return *known;
+    auto copy = std::make_shared<U>(without_shared<U>(*original));
     add({original.get(), copy.get(), &object_type<U>, original, copy});
-    p = std::move(copy);
+    return objects.back();
   }
   template <class T>
   void pointer(const std::unique_ptr<T>& p) {
@@ -142,6 +141,21 @@ class TreeCopier : public CopiedObjects, public TensorVisitor {
   }
   template <class T>
   void pointer(const T&) {}
+  template <class T>
+  void whole(const std::weak_ptr<T>& weak) {
+    if (const auto* pointee = outside ? nullptr : shown.pointee_of(weak))
+      const_cast<std::weak_ptr<T>&>(weak) =
+          std::static_pointer_cast<T>(pointee->copy(*this, pointee->pointer).copy);
+  }
+  template <class Keyed>
+  void keys(const Keyed& keyed) {
+    if constexpr (is_ordered_by_place<Keyed>())
+      require(
+          outside || keyed.empty(),
+          "an argument of a compiled callable is a map or set whose keys are smart pointers; the "
+          "body would get copies of what they point to, in another order; take a vector, or "
+          "compare the keys by what they point to");
+  }
   template <class T, size_t N>
   void view(const std::span<T, N>& span) {
     using U = std::remove_const_t<T>;
@@ -178,8 +192,11 @@ class TreeCopier : public CopiedObjects, public TensorVisitor {
     if constexpr (is_instance<T, std::unique_ptr>) {
       using U = std::remove_const_t<typename T::element_type>;
       if (!v) return nullptr;
+      if constexpr (std::is_polymorphic_v<U> && Opaque<U>) require_same_class(*v);
       auto copy = std::make_unique<U>(without_shared<U>(*v));
       owned_.emplace_back(copy.get(), const_cast<U*>(v.get()));
+      if constexpr (Opaque<U>)  // walks do not look at what it points to
+        owned_opaque_.push_back({const_cast<U*>(v.get()), copy.get(), &object_type<U>});
       return copy;
     } else if constexpr (is_copied<T>) {
       return v;
@@ -206,7 +223,9 @@ class TreeCopier : public CopiedObjects, public TensorVisitor {
       for (const auto& e : v) out.push_back(without_shared<typename T::value_type>(e));
       return out;
     } else {
-      if constexpr (!std::is_aggregate_v<T>)
+      if constexpr (Opaque<T>)
+        static_assert(sizeof(return_a_shared_ptr_to_the_move_only<T>) > 0);
+      else if constexpr (!std::is_aggregate_v<T>)
         static_assert(sizeof(cannot_be_copied_add_TENON_OPAQUE_to<T>) > 0);
       FieldCopier<T> fields{*this};
       visit_fields(v, fields);
@@ -277,19 +296,23 @@ class TreeCopier : public CopiedObjects, public TensorVisitor {
   // programs without pointers need not compile them.
   template <class Object = CopiedObject>
   void add(Object object) {
-    by_place_.emplace(object.from, objects.size());
-    by_place_.emplace(object.to, objects.size());
+    by_place_.emplace(Node(object.from, object.type), objects.size());
+    by_place_.emplace(Node(object.to, object.type), objects.size());
     objects.push_back(std::move(object));
   }
   template <class T>
   const CopiedObject* find(const T* place) const {
-    auto at = by_place_.find(place);
+    auto at = by_place_.find(Node(place, &object_type<std::remove_const_t<T>>));
     return at == by_place_.end() ? nullptr : &objects[at->second];
   }
 
   std::vector<std::pair<void*, void*>> owned_;  // by unique pointers: the copy and the caller's
+  std::vector<CopiedObject> owned_opaque_;
   std::vector<Block> blocks_;
-  std::unordered_map<const void*, size_t> by_place_;
+  // By type, too: an object and its first part share a place.
+  using Node = std::pair<const void*, const void*>;
+  std::map<Node, size_t> by_place_;
+  std::vector<const void*> parts_;  // of copies, which pointers have been aimed at
 };
 
 /// A copy that shares nothing with `v` but opaque objects and the tensors themselves.
@@ -302,20 +325,21 @@ T copy_tree(const T& v) {
 }
 
 /// Puts shared pointers to the caller's objects into the places of those to their copies.
-struct PointerRejoiner : TensorVisitor {
-  std::span<const CopiedObject> objects;
-  explicit PointerRejoiner(std::span<const CopiedObject> copied) : objects(copied) {}
+struct PointerRejoiner : HandleRejoiner {
+  using HandleRejoiner::HandleRejoiner;
   template <class T>
   void pointer(std::shared_ptr<T>& p) {
-    for (const CopiedObject& o : objects)
-      if (o.original && o.to == p.get()) p = std::static_pointer_cast<T>(o.original);
+    for (const CopiedObject& o : objects) {
+      if (!o.original) continue;
+      if (o.to == p.get())
+        p = std::static_pointer_cast<T>(o.original);
+      else if (shares_owner(p, o.copy))
+        if (Address theirs = place_in_original(o, address(p.get())))
+          p = std::shared_ptr<T>(o.original, pointer_at<T>(theirs));
+    }
   }
   template <class T>
   void pointer(const T&) {}
-  template <class T>
-  void tensor(const T&) {}
-  template <class T>
-  void scalar(const T&) {}
 };
 
 /// Whether a body that gets a copy of such a value may change objects that are not its own.
@@ -333,9 +357,10 @@ template <class T>
 consteval bool may_be_assigned_through() {
   constexpr bool lists_fields = requires(T & v) { v.tenon_visit_tree(v); }
   || requires(T & v) { tree_trait<T>::visit(v, v); };
-  if constexpr (Opaque<T> || points_to_opaque<T> || std::derived_from<T, Tensor> ||
-                is_scalar_leaf<T>)
+  if constexpr (Opaque<T> || std::derived_from<T, Tensor> || is_scalar_leaf<T>)
     return false;
+  else if constexpr (points_to_opaque<T>)
+    return is_instance<T, std::unique_ptr>;  // in a list; its owner's copy has one of its own
   else if constexpr (is_smart_pointer<T> || is_span<T> || lists_fields)
     return true;
   else if constexpr (is_container<T>)

@@ -6,13 +6,16 @@
 #include <tenon/tree.h>
 
 #include <bit>
+#include <concepts>
 #include <cstdint>
 #include <iterator>
 #include <memory>
 #include <new>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -101,6 +104,32 @@ struct PlainLeaf {
 
 [[noreturn]] TENON_API void fail_assigned_argument();
 
+/// The bits of a number, in words of 64. What a double has no room for is a second word.
+template <class T, class F>
+void each_word(const T& v, const F& take) {
+  if constexpr (std::is_floating_point_v<T>) {
+    const double rounded = static_cast<double>(v);
+    take(std::bit_cast<uint64_t>(rounded));
+    if constexpr (sizeof(T) > sizeof(double))
+      take(std::bit_cast<uint64_t>(static_cast<double>(v - static_cast<T>(rounded))));
+  } else {
+    take(static_cast<uint64_t>(v));
+    if constexpr (sizeof(T) > sizeof(uint64_t)) take(static_cast<uint64_t>(v >> 64));
+  }
+}
+
+/// Objects of classes that others may derive from, of which a copy by this type is a part only.
+template <class T>
+concept MayBeDerived =
+    std::is_polymorphic_v<T> && !std::is_final_v<T> && !Opaque<T> && !std::derived_from<T, Tensor>;
+/// Throws UserError: an object of class `whole` came by reference to its base `part`.
+[[noreturn]] TENON_API void fail_part_of_object(const std::type_info& whole,
+                                                const std::type_info& part);
+template <class T>
+void require_same_class(const T& v) {
+  if (typeid(v) != typeid(T)) fail_part_of_object(typeid(v), typeid(T));
+}
+
 /// The leaves of the arguments of one call, borrowed.
 struct Leaves {
   LeafArray<const Tensor*, 24> tensors;
@@ -114,6 +143,10 @@ struct Leaves {
 struct LeafReader {
   Leaves& leaves;
   SharedNodes* shared_nodes = nullptr;
+  template <MayBeDerived T>
+  void place(const T& v) {
+    require_same_class(v);
+  }
   void tensor(const Tensor& t) { leaves.tensors.push(&t); }
   template <class T>
   void scalar(const Scalar<T>& s) {
@@ -126,11 +159,8 @@ struct LeafReader {
   }
   template <class T>
   void number(const T& v) {
-    if constexpr (std::is_floating_point_v<T>)
-      leaves.plain.push({std::bit_cast<uint64_t>(static_cast<double>(v)), 1});
-    else
-      leaves.plain.push(
-          {static_cast<uint64_t>(v), std::is_same_v<T, bool> ? uint8_t{2} : uint8_t{0}});
+    constexpr uint8_t kind = std::is_floating_point_v<T> ? 1 : std::is_same_v<T, bool> ? 2 : 0;
+    each_word(v, [this](uint64_t bits) { leaves.plain.push({bits, kind}); });
   }
   void text(std::string_view s) { leaves.texts.push(s); }
   void opaque(const void* address) { number(reinterpret_cast<uintptr_t>(address)); }

@@ -6,6 +6,7 @@
 #include <tenon/tree.h>
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -17,6 +18,15 @@ using Address = const std::byte*;
 template <class T>
 Address address(const T* place) {
   return reinterpret_cast<Address>(place);
+}
+
+template <class T>
+T* pointer_at(Address place) {
+  return reinterpret_cast<T*>(const_cast<std::byte*>(place));
+}
+template <class T, class U>
+bool shares_owner(const std::shared_ptr<T>& a, const std::shared_ptr<U>& b) {
+  return !a.owner_before(b) && !b.owner_before(a);
 }
 
 /// A piece of memory.

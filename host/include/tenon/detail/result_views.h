@@ -29,8 +29,9 @@ struct ResultViews : TensorVisitor {
     Address shown;
     size_t bytes;
     void (*aim)(const void* view, const View& now);  ///< null: a reference
-    bool is_shared = false;
-    std::shared_ptr<void> original = nullptr;  ///< what a shared pointer is aimed at
+    /// Null: no shared pointer.
+    bool (*is_owned_by)(const void* view, const std::shared_ptr<void>& copy) = nullptr;
+    std::shared_ptr<void> original = nullptr;  ///< what a shared pointer then owns
     size_t extent = 0, offset = 0;
   };
   std::vector<View> views;
@@ -67,9 +68,12 @@ struct ResultViews : TensorVisitor {
   void pointer(const std::shared_ptr<T>& p) {
     add(p, p.get(), 0, [](const void* at, const View& now) {
       *static_cast<std::shared_ptr<T>*>(const_cast<void*>(at)) =
-          std::static_pointer_cast<T>(now.original);
+          std::shared_ptr<T>(now.original, pointer_to<T>(now));
     });
-    if (p) views.back().is_shared = true;
+    if (p)
+      views.back().is_owned_by = [](const void* at, const std::shared_ptr<void>& copy) {
+        return shares_owner(*static_cast<const std::shared_ptr<T>*>(at), copy);
+      };
   }
   template <class T>
   void pointer(const T&) {}
@@ -86,10 +90,10 @@ struct ResultViews : TensorVisitor {
   template <class Extents>
   void keep_those_of(const Extents& ours, std::span<const CopiedObject> objects) {
     std::erase_if(views, [&](View& view) {
-      if (view.is_shared) {
+      if (view.is_owned_by) {
         for (const CopiedObject& o : objects)
-          if (o.to == static_cast<const void*>(view.shown)) view.original = o.original;
-        return !view.original;
+          if (o.copy && view.is_owned_by(view.view, o.copy)) view.original = o.original;
+        if (!view.original) return true;
       }
       view.extent = find(ours, view);
       if (view.extent == ours.size()) return true;
@@ -98,15 +102,10 @@ struct ResultViews : TensorVisitor {
       return false;
     });
   }
-  bool shows_arguments() const {
-    for (const View& view : views)
-      if (!view.is_shared) return true;
-    return false;
-  }
   /// The pieces of the caller's objects, in the order of those of the copies.
   void aim_at(const std::vector<Extent>& theirs) {
     for (View& view : views) {
-      if (!view.is_shared) view.shown = theirs[view.extent].begin + view.offset;
+      view.shown = theirs[view.extent].begin + view.offset;
       view.aim(view.view, view);
     }
   }
@@ -114,7 +113,7 @@ struct ResultViews : TensorVisitor {
  private:
   template <class T>
   static T* pointer_to(const View& view) {
-    return reinterpret_cast<T*>(const_cast<std::byte*>(view.shown));
+    return pointer_at<T>(view.shown);
   }
   template <class V>
   void add(const V& view, const void* shown, size_t bytes,
