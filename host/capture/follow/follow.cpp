@@ -364,12 +364,20 @@ void Follower::finish() {
   stop_following();
 }
 
-// The last segment runs; results and whatever else holds fakes get what they stand for.
+// The last segment runs; results and whatever else holds fakes get what they stand for. A result that
+// somebody else holds, too, stays one object.
 void Follower::finish_segments() {
   if (walk_.has_pending_steps()) walk_.run_segment(helpers_.segments);
+  std::vector<uint32_t> kept;
+  walk_.each_held([&](uint32_t object, const Tensor& fake) {
+    int32_t others = fake.head()->references.load(std::memory_order_relaxed) - 1 -
+                     walk_.path().objects()[object].n_arguments;
+    for (const Tensor& t : results_.tensors) others -= t.defined() && same_head(t, fake);
+    if (others > 0) kept.push_back(object);
+  });
+  walk_.let_escape(kept);
   for (Tensor& t : results_.tensors)
     if (t.defined() && t.is_fake()) t = walk_.take_real(t);
-  walk_.let_escape();
 }
 
 void Follower::stop_following() {

@@ -38,6 +38,29 @@ std::vector<Tensor> known_tensors(Trace& trace, const Path& path, const Frame& f
   return known;
 }
 
+// What the steps have given a history had none before, as what they write first is recorded.
+void forget_needs_of_steps(const Path& path, const Frame& frame, StepRange range) {
+  std::set<uint32_t> seen;
+  auto restore = [&](uint32_t object, ValueId before) {
+    const Tensor& t = frame.objects[object];
+    if (seen.insert(object).second && t.defined())
+      mark_requires_grad(t, path.value(before).flags.requires_grad);
+  };
+  for (size_t n = range.first; n < range.end; ++n) {
+    const Path::Step& step = path.steps()[n];
+    if (step.in_place < 0) continue;
+    auto written = static_cast<uint32_t>(step.in_place);
+    for (const Value& arg : path.args_of(step))
+      for_each_value(arg, [&](ValueId own) {
+        ValueId value = path.number_of(path.parts()[step.part], own);
+        if (value != no_value && path.object_of(value) == written) restore(written, value);
+      });
+  }
+  for (const Path::GivenHistory& given : path.given_histories())
+    if (given.step >= range.first && given.step < range.end)
+      restore(given.object, path.objects()[given.object].value);
+}
+
 /// The number that stands at a place of a frame.
 Number plain_number(const Path& path, const Frame& frame, uint32_t arg, size_t element) {
   const Value& plain = frame.args[arg];
@@ -247,6 +270,7 @@ OpUnit::Start record_steps(Trace& trace, const Path& path, const Frame& frame, S
   LazyNumbersOfBody copied_already;
   if (first > 0) restore_symbols(trace, path, frame, path.values_before(first));
   std::vector<Tensor> known = known_tensors(trace, path, frame);
+  if (!trace.is_on_tape()) forget_needs_of_steps(path, frame, range);
   std::optional<Renamed> renamed;  // of the step's part
   const Path::Part* renamed_part = nullptr;
   std::vector<ValueId> values;  // of the trace, by value of the path

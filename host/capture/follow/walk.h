@@ -104,11 +104,6 @@ class Walk {
   template <class F>
   void each_reachable_name(F f) const;
   /// These become what they stand for.
-  void let_escape() {
-    std::vector<uint32_t> held;
-    each_held([&](uint32_t o, const Tensor&) { held.push_back(o); });
-    let_escape(held);
-  }
   void let_escape(std::span<const uint32_t> objects);
 
   /// The pending steps become the first ones of a recording, which begins here. Gives where in it

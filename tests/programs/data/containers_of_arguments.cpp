@@ -280,5 +280,14 @@ TENON_PROGRAM(PlacesOfArgumentsThatPureResultsOrKeysNeed, 2) {
   log_refused(run, [&] { clear(v); });
 }
 
+TENON_PROGRAM(AResultIsOfADerivedClass, 3) {
+  auto f = run.compile([](const Tensor& x) {
+    std::shared_ptr<Scale> scale = std::make_shared<Negated>();
+    scale->w = x * 2.0;
+    return scale;
+  });
+  for (int i = 0; i < 3; ++i) run.log(f(row({1, float(i)}))->apply(row({1, 2})));
+}
+
 }  // namespace
 }  // namespace tenon::programs

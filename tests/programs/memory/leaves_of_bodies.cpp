@@ -83,5 +83,42 @@ TENON_PROGRAM(ANeedComesAndGoes, 9) {
   log_follows(run, f);
 }
 
+TENON_PROGRAM(ALeafIsKeptAndReturned, 12) {
+  Tensor kept;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor w = (x + 1.0).requires_grad_();
+    kept = w;
+    (w * x).sum().backward();
+    return w;
+  });
+  for (int i = 0; i < 4; ++i) {
+    Tensor w = f(row({1, float(i)}));
+    run.log(w.grad(), w.is_same(kept));
+    run.log(kept.grad());
+    (w * 2.0).sum().backward();
+    run.log(kept.grad());
+  }
+}
+
+// The second call leaves the path of the first behind the write.
+TENON_PROGRAM(WhatHasNoHistoryYetNeedsNoGradient, 10) {
+  Tensor w = row({1, 2}).requires_grad_();
+  int calls = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor b = x * 1.0;
+    if ((b * w).sum().item<float>() > 1000) b = b * 0.5;
+    Tensor h = b * 2.0;
+    bool needs_grad = h.requires_grad();
+    b.add_(w);
+    return std::pair(calls++ ? b + 1.0 : b * 3.0, needs_grad);
+  });
+  for (int i = 0; i < 5; ++i) {
+    auto [y, needs_grad] = f(row({1, float(i)}));
+    run.log(y, needs_grad);
+    y.sum().backward();
+    run.log(w.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -232,7 +232,7 @@ struct CallFrame {
   };
   void run_on(Copies& copies, ResultTensors& outputs, Leaves& plain_outputs) {
     Stored& result = traced_result.emplace(invoke(fn, copies));
-    LeafReader reader{plain_outputs};
+    LeafReader reader{.leaves = plain_outputs, .is_of_results = true};
     visit_tree(std::as_const(result), reader);
     if constexpr (may_assign) take_changes(reader);
     if constexpr (may_show) take_views(result);

@@ -143,9 +143,10 @@ struct Leaves {
 struct LeafReader {
   Leaves& leaves;
   SharedNodes* shared_nodes = nullptr;
+  bool is_of_results = false;  ///< which go out as they are
   template <MayBeDerived T>
   void place(const T& v) {
-    require_same_class(v);
+    if (!is_of_results) require_same_class(v);
   }
   void tensor(const Tensor& t) { leaves.tensors.push(&t); }
   template <class T>
