@@ -23,6 +23,7 @@ void Reach::look_at_path() {
 std::span<const uint32_t> Reach::objects(size_t n_parts) {
   look_at_path();
   uint32_t end = n_parts ? at_.path().parts()[n_parts - 1].end_object : 0;
+  objects_.reserve(objects_.size() + end - n_looked_at_);
   at_.each_object_of_body([this](uint32_t o) { objects_.push_back(o); }, n_looked_at_, end);
   n_looked_at_ = end;
   std::erase_if(objects_, [this](uint32_t o) {
