@@ -50,8 +50,8 @@ void ErrorOfRun::note(std::exception_ptr error, const std::shared_ptr<Graph>& gr
                       std::span<detail::TensorHead* const> inputs, std::span<const int64_t> symbols,
                       size_t n_outputs, FunctionRef<const Tensor&(size_t)> fake_of) {
   note(std::move(error));
-  if (!innermost_ || innermost_->is_over_ || std::exchange(innermost_->has_failed_, true)) return;
-  Failed& failed = innermost_->failed_;
+  if (!innermost_ || innermost_->is_over_ || innermost_->failed_) return;
+  Failed& failed = *(innermost_->failed_ = std::make_unique<Failed>());
   failed.graph = graph;
   failed.symbols.assign(symbols.begin(), symbols.end());
   for (detail::TensorHead* head : inputs) failed.inputs.push_back(head ? share(head) : Tensor());
@@ -149,10 +149,11 @@ Tensor zeros_for(const Tensor& fake) {
 const Tensor& ErrorOfRun::instead_of(const Tensor& fake) {
   PauseRecording pause;
   Tensor value;
-  auto at = std::ranges::find(failed_.outputs, fake.head());
-  if (at != failed_.outputs.end())
-    value = compute_alone(*failed_.graph, failed_.graph->outputs()[at - failed_.outputs.begin()],
-                          failed_.inputs, failed_.symbols);
+  if (failed_)
+    if (auto at = std::ranges::find(failed_->outputs, fake.head()); at != failed_->outputs.end())
+      value =
+          compute_alone(*failed_->graph, failed_->graph->outputs()[at - failed_->outputs.begin()],
+                        failed_->inputs, failed_->symbols);
   return made_up_.emplace_back(value.defined() ? std::move(value) : zeros_for(fake));
 }
 

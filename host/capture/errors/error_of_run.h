@@ -52,7 +52,7 @@ class ErrorOfRun {
   static bool is_to_be_ignored() { return is_noted() && innermost_->throw_or_ignore(); }
   /// The same for an operation that is not recorded or followed any more, since no segment could run
   /// that has it.
-  static bool runs_at_once() { return is_to_be_ignored() && innermost_->has_failed_; }
+  static bool runs_at_once() { return is_to_be_ignored() && innermost_->failed_; }
   /// Looks at the data of a tensor: the result of `read`, or what there is where that may not throw.
   static const Tensor& look(const Tensor& t, FunctionRef<const Tensor&()> read);
   /// Carries out what a body asks for that is no operation, or leaves it out where it may not throw.
@@ -81,8 +81,8 @@ class ErrorOfRun {
   ErrorOfRun* const outer_;
   const int n_exceptions_;  // that were on their way when the run began
   std::exception_ptr error_;
-  bool has_failed_ = false, is_over_ = false;
-  Failed failed_;
+  bool is_over_ = false;
+  std::unique_ptr<Failed> failed_;  // null: no operation has
   std::list<Tensor> made_up_;
 };
 

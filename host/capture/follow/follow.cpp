@@ -368,17 +368,7 @@ void Follower::finish() {
 // somebody else holds, too, stays one object.
 void Follower::finish_segments() {
   if (walk_.has_pending_steps()) walk_.run_segment(helpers_.segments);
-  std::vector<uint32_t> kept;
-  walk_.at().each_object_of_body([&](uint32_t object) {
-    const Tensor& fake = walk_.at().frame().objects[object];
-    if (!fake.defined()) return;
-    int32_t others = fake.head()->references.load(std::memory_order_relaxed) - 1 -
-                     walk_.path().objects()[object].n_arguments;
-    if (others == 0) return;
-    for (const Tensor& t : results_.tensors) others -= t.defined() && same_head(t, fake);
-    if (others > 0) kept.push_back(object);
-  });
-  walk_.let_escape(kept);
+  walk_.let_escape(kept_beside(walk_, results_.tensors));
   for (Tensor& t : results_.tensors)
     if (t.defined() && t.is_fake()) t = walk_.take_real(t);
 }

@@ -2,7 +2,6 @@
 #include "capture/follow/reach.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 namespace tenon {
@@ -56,12 +55,13 @@ bool Reach::lets_go(uint32_t object) const {
 // What the body holds then is looked at again, behind the next parts or whenever it has doubled.
 void Reach::let_go_behind(const Path::Part& part) {
   look_at_path();
-  auto is_kept = [this](uint32_t o) { return !lets_go(o); };
-  std::ranges::copy_if(part.last_uses, std::back_inserter(held_), is_kept);
   constexpr size_t few = 8;
-  if (held_.size() > few && held_.size() < next_look_) return;
-  std::erase_if(held_, [this](uint32_t o) { return lets_go(o); });
-  next_look_ = 2 * held_.size();
+  if (held_.size() <= few || held_.size() >= next_look_) {
+    std::erase_if(held_, [this](uint32_t o) { return lets_go(o); });
+    next_look_ = 2 * held_.size();
+  }
+  for (uint32_t o : part.last_uses)
+    if (!lets_go(o)) held_.push_back(o);
 }
 
 }  // namespace tenon

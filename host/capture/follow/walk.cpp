@@ -26,22 +26,34 @@ bool Walk::ends_whole(std::span<const Tensor> outputs, const TouchedGradients* g
          has_requests_of(path().parts()[0]);
 }
 
+// How many hold the fake of an object besides the walk and `results`.
+static int32_t others_that_hold(const Walk& walk, uint32_t object,
+                                std::span<const Tensor> results) {
+  const Tensor& t = walk.at().frame().objects[object];
+  if (!t.defined()) return 0;
+  int32_t others = t.head()->references.load(std::memory_order_relaxed) - 1 -
+                   walk.path().objects()[object].n_arguments;
+  if (others == 0) return 0;
+  for (const Tensor& out : results) others -= out.defined() && same_head(out, t);
+  return others;
+}
+
 // Whether somebody keeps a fake beyond the body.
 bool Walk::has_escapes(std::span<const Tensor> outputs, const TouchedGradients& gradients) const {
   bool has = false;
-  std::span<const Tensor> fakes = at_.frame().objects;
-  std::span<const Path::Object> objects = path().objects();
   at_.each_object_of_body([&](uint32_t o) {
-    const Tensor& t = fakes[o];
-    if (!t.defined()) return;
-    int32_t others =
-        t.head()->references.load(std::memory_order_relaxed) - 1 - objects[o].n_arguments;
-    if (others == 0) return;
-    others -= gradients.references(t);
-    for (const Tensor& out : outputs) others -= out.defined() && same_head(out, t);
-    has = has || others != 0;
+    int32_t others = others_that_hold(*this, o, outputs);
+    has = has || (others != 0 && others != gradients.references(at_.frame().objects[o]));
   });
   return has;
+}
+
+std::vector<uint32_t> kept_beside(const Walk& walk, std::span<const Tensor> results) {
+  std::vector<uint32_t> kept;
+  walk.at().each_object_of_body([&](uint32_t o) {
+    if (others_that_hold(walk, o, results) > 0) kept.push_back(o);
+  });
+  return kept;
 }
 
 bool Walk::has_written() const {

@@ -157,6 +157,8 @@ void Walk::each_reachable_name(F f) const {
       f(at_.frame().slots[origin.index]);
 }
 
+/// The objects whose fakes somebody holds besides `results`, once the body is over.
+std::vector<uint32_t> kept_beside(const Walk& walk, std::span<const Tensor> results);
 /// Whether pending steps give another tensor over the memory of `real` a history.
 bool has_history_to_come(const Walk& walk, const Tensor& real);
 
