@@ -51,6 +51,10 @@ class Run {
     /// All zero in a plain run.
     CallStats stats() const { return held_->compiled ? held_->compiled->stats() : CallStats(); }
     std::string explain() const { return held_->compiled ? held_->compiled->explain() : ""; }
+    /// Whether calls are compared with a recording, not recorded anew; true in a plain run.
+    bool is_followed() const {
+      return explain().find("recorded on every call") == std::string::npos;
+    }
     void reset() const {
       if (!held_->compiled) return;
       held_->run.add(stats());

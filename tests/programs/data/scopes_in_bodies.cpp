@@ -9,8 +9,7 @@ namespace {
 
 template <class F>
 void log_follows(Run& run, const F& f, int64_t n_recorded_breaks) {
-  bool is_recorded_anew = f.explain().find("recorded on every call") != std::string::npos;
-  run.log(run.is_plain() || (!is_recorded_anew && f.stats().graph_breaks == n_recorded_breaks));
+  run.log(run.is_plain() || (f.is_followed() && f.stats().graph_breaks == n_recorded_breaks));
 }
 
 TENON_PROGRAM(AnEmptyScopeCutsTheBody, 7) {

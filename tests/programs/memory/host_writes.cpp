@@ -238,13 +238,6 @@ TENON_PROGRAM(SeedsThatChangeFromCallToCall, 4) {
   for (int i = 0; i < 6; ++i, seed = seed * 5 % 7) run.log(f(zeros({2})));
 }
 
-// Later calls follow the body all the same.
-template <class F>
-void log_follows(Run& run, const F& f) {
-  bool is_recorded_anew = f.explain().find("recorded on every call") != std::string::npos;
-  run.log(run.is_plain() || !is_recorded_anew);
-}
-
 TENON_PROGRAM(AnAddressInEachTurn, 7) {
   auto f = run.compile([](Tensor x) {
     float total = 0;
@@ -260,7 +253,7 @@ TENON_PROGRAM(AnAddressInEachTurn, 7) {
     auto [x, total] = f(row({float(i), 2}));
     run.log(x, total);
   }
-  log_follows(run, f);
+  run.log(f.is_followed());
 }
 
 TENON_PROGRAM(AnAddressNowAndThen, 9) {
@@ -275,7 +268,7 @@ TENON_PROGRAM(AnAddressNowAndThen, 9) {
     auto [y, z, product] = f(row({1, float(i)}), i);
     run.log(y, z, product);
   }
-  log_follows(run, f);
+  run.log(f.is_followed());
 }
 
 TENON_PROGRAM(ABufferOfTheBodyIsLentAgainAndAgain, 7) {
@@ -295,7 +288,7 @@ TENON_PROGRAM(ABufferOfTheBodyIsLentAgainAndAgain, 7) {
     auto [sum, buffer] = f(row({float(i), 2}));
     run.log(sum, buffer);
   }
-  log_follows(run, f);
+  run.log(f.is_followed());
 }
 
 }  // namespace

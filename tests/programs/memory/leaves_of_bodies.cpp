@@ -5,12 +5,6 @@
 namespace tenon::programs {
 namespace {
 
-template <class F>
-void log_follows(Run& run, const F& f) {
-  bool is_recorded_anew = f.explain().find("recorded on every call") != std::string::npos;
-  run.log(run.is_plain() || !is_recorded_anew);
-}
-
 TENON_PROGRAM(AnInnerLoopByGrad, 7) {
   auto f = run.compile([](const Tensor& x) {
     Tensor w = x.clone().requires_grad_();
@@ -23,7 +17,7 @@ TENON_PROGRAM(AnInnerLoopByGrad, 7) {
     return w.detach();
   });
   for (int i = 0; i < 6; ++i) run.log(f(row({1, 0.25f * float(i)})));
-  log_follows(run, f);
+  run.log(f.is_followed());
 }
 
 TENON_PROGRAM(AnInnerLoopByBackward, 7) {
@@ -44,7 +38,7 @@ TENON_PROGRAM(AnInnerLoopByBackward, 7) {
     auto [w, needs_grad, is_leaf] = f(row({1, float(i)}));
     run.log(w, needs_grad, is_leaf);
   }
-  log_follows(run, f);
+  run.log(f.is_followed());
 }
 
 TENON_PROGRAM(AnArgumentIsMadeALeafInUncompiledCode, 6) {
@@ -80,7 +74,7 @@ TENON_PROGRAM(ANeedComesAndGoes, 9) {
     auto [g, needs_grad, after, of_view] = f(halves({2, 2}, i), halves({2, 2}, 1), i);
     run.log(g, needs_grad, after, of_view);
   }
-  log_follows(run, f);
+  run.log(f.is_followed());
 }
 
 TENON_PROGRAM(ALeafIsKeptAndReturned, 12) {
