@@ -398,7 +398,9 @@ void dispatch(const OpEntry& op, const Value* args, uint32_t n_args, Value* resu
     prepare_first_call();
   refuse_undefined(op, args, n_args);
   CallArgs call{&op, args, results, n_args, n_results};
-  if (has_kept_values() && call_with_kept_values(call)) [[unlikely]]
+  auto is_symbolic = [](const Value& arg) { return arg.is_symbolic(); };
+  if (has_kept_values() && std::any_of(args, args + n_args, is_symbolic) &&
+      call_with_kept_values(call)) [[unlikely]]
     return;
   uint64_t keys =
       (keys_of(args, n_args) | thread_modes.include | bit(Key::cpu)) & ~thread_modes.exclude;

@@ -10,7 +10,7 @@
 namespace tenon {
 
 // Code of plugins writes at its end, so it has written nothing where it was not let in.
-void call_to_the_end(Artifact& code, const std::shared_ptr<const Graph>& graph,
+void call_to_the_end(Artifact& code, const std::shared_ptr<Graph>& graph,
                      std::span<detail::TensorHead*> inputs, std::span<const int64_t> symbols,
                      std::span<Tensor> outputs) {
   try {

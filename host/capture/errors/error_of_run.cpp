@@ -34,9 +34,9 @@ void ErrorOfRun::run_to_end(detail::ResultTensors& given, FunctionRef<void()> bo
     thrown = std::current_exception();
   }
   is_over_ = true;
-  if (std::exception_ptr error = std::exchange(error_, nullptr)) {
+  if (error_) [[unlikely]] {
     given.clear();
-    std::rethrow_exception(error);
+    std::rethrow_exception(std::exchange(error_, nullptr));
   }
   if (thrown) std::rethrow_exception(thrown);
 }

@@ -169,6 +169,7 @@ void Follower::answer(const CallArgs& call) {
 // What lies in memory that the program may write is read and written before the program goes on.
 void Follower::take(const CallArgs& call) {
   answer(call);
+  if (host_writes.are_none()) return;
   auto real_of = [this](const Tensor& fake) -> const Tensor& { return walk_.real_of(fake); };
   if (!host_writes.touches(call, real_of)) return;
   RecordingItself ends_the_segment;

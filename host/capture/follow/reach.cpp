@@ -34,30 +34,30 @@ std::span<const uint32_t> Reach::objects(size_t n_parts) {
   return objects_;
 }
 
-bool Reach::lets_go(uint32_t object) const {
-  const Tensor& fake = at_.frame().objects[object];
-  ValueOrigin origin = at_.path().objects()[object].origin;
-  if (is_held(fake)) return false;
-  if (origin.kind != ValueOrigin::Kind::implicit) {
-    Tensor freed = std::move(impl_of(fake)->extra->concrete);
-    return true;
-  }
-  // A variable that the body assigns to gets back what it held, should the call fail.
-  const Tensor& slot = at_.frame().slots[origin.index];
+// A variable that the body assigns to gets back what it held, should the call fail.
+bool Reach::lets_go_of_slot(uint32_t slot) const {
   using Source = ImplicitInput::Source;
-  const bool is_of_variable =
-      at_.version().recording->implicit[origin.index].source != Source::held;
-  if (is_of_variable || is_held(slot)) return false;
-  hollow_out(slot);
+  const Tensor& t = at_.frame().slots[slot];
+  if (is_held(t) || at_.version().recording->implicit[slot].source != Source::held) return false;
+  hollow_out(t);
   return true;
 }
 
 // What the body holds then is looked at again, behind the next parts or whenever it has doubled.
 void Reach::let_go_behind(const Path::Part& part) {
   look_at_path();
+  std::span<const Tensor> fakes = at_.frame().objects;
+  std::span<const Path::Object> objects = at_.path().objects();
+  auto lets_go = [&](uint32_t o) {
+    if (is_held(fakes[o])) return false;
+    ValueOrigin origin = objects[o].origin;
+    if (origin.kind == ValueOrigin::Kind::implicit) return lets_go_of_slot(origin.index);
+    Tensor freed = std::move(impl_of(fakes[o])->extra->concrete);
+    return true;
+  };
   constexpr size_t few = 8;
-  if (held_.size() <= few || held_.size() >= next_look_) {
-    std::erase_if(held_, [this](uint32_t o) { return lets_go(o); });
+  if (!held_.empty() && (held_.size() <= few || held_.size() >= next_look_)) {
+    std::erase_if(held_, lets_go);
     next_look_ = 2 * held_.size();
   }
   for (uint32_t o : part.last_uses)

@@ -24,7 +24,7 @@ class Reach {
 
  private:
   void look_at_path();
-  bool lets_go(uint32_t object) const;
+  bool lets_go_of_slot(uint32_t slot) const;
 
   const Position& at_;
   const Path* path_ = nullptr;  // of the objects
