@@ -44,6 +44,7 @@ struct PointwiseState {
   uint64_t promoting = 0;  // bit i: argument i, when a number, takes part in promotion
   uint64_t scaling = 0;    // bit i: argument i is a factor that has to fit the result's dtype
   uint64_t bounding = 0;   // bit i: argument i, when a number, is a bound
+  bool rounds = false;     // numbers to f16 or bf16 where results are
   std::atomic<Plan*> plans{nullptr};
   std::mutex binding;
 };
@@ -51,16 +52,6 @@ struct PointwiseState {
 namespace {
 
 constexpr size_t max_inputs = formula::max_inputs, max_results = 8;
-
-uint32_t divisors_of(const ScalarProgram& program) {
-  uint32_t inputs = 0;
-  for (const ScalarInstr& step : program.instr) {
-    bool divides = step.op() == ScalarCode::truncdiv || step.op() == ScalarCode::floordiv ||
-                   step.op() == ScalarCode::fmod || step.op() == ScalarCode::mod;
-    if (divides && step.b < program.n_inputs) inputs |= 1u << step.b;
-  }
-  return inputs;
-}
 
 [[gnu::noinline]] PointwiseState& make_state(const OpEntry& op, ScalarProgram* given = nullptr) {
   auto* fresh = new PointwiseState;
@@ -74,6 +65,7 @@ uint32_t divisors_of(const ScalarProgram& program) {
     fresh->scaling |= uint64_t{scales(op.schema.args[i])} << i;
     fresh->bounding |= uint64_t{bounds(op.schema.args[i])} << i;
   }
+  fresh->rounds = rounds_numbers(op.schema);
   PointwiseState* expected = nullptr;
   if (op.pointwise.compare_exchange_strong(expected, fresh, std::memory_order_acq_rel))
     return *fresh;
@@ -147,15 +139,6 @@ Dtype promoted_type(const CallArgs& call, const formula::PointwiseFormula& f,
   return dtype;
 }
 
-[[gnu::noinline]] void check_factors(const CallArgs& call, uint64_t scaling, Dtype dtype) {
-  for (uint32_t i = 0; i < call.n_args; ++i)
-    require(
-        !(scaling >> i & 1) || !call.args[i].is_number() || !call.args[i].number().is_floating(),
-        "{}: argument {} of a result of {} must be an integer, found a floating number; cast the "
-        "input to a floating dtype",
-        call.op->name, call.op->schema.args[i].name, dtype);
-}
-
 void read_tensor(const CallArgs& call, uint32_t arg, bool is_mask, Inputs& in,
                  Promotion& promotion) {
   const Tensor& t = *call.args[arg].as<Tensor>();
@@ -196,6 +179,14 @@ void read_number(Number number, bool with_value, Inputs& in) {
   }
 }
 
+[[gnu::noinline]] void round_numbers(Inputs& in) {
+  for (size_t i = 0; i < in.n; ++i)
+    if (!in.tensors[i]) {
+      in.bits[i] = std::bit_cast<uint64_t>(rounded_number(in.number(i).as_double(), in.promoted));
+      in.floating |= 1u << i;
+    }
+}
+
 // `with_values` false: only what the meta function needs, so that symbolic numbers stay symbolic.
 void read_inputs(const CallArgs& call, bool with_values, Inputs& in) {
   in.state = &state_of(*call.op);
@@ -219,6 +210,8 @@ void read_inputs(const CallArgs& call, bool with_values, Inputs& in) {
     check_factors(call, in.state->scaling, in.promoted);
   if (in.floating && !is_floating(in.promoted)) [[unlikely]]
     check_numbers(call, in.promoted);
+  if (in.state->rounds && with_values && computing_dtype(in.promoted) != in.promoted) [[unlikely]]
+    round_numbers(in);
   if (in.state->bounding && with_values && !is_floating(in.promoted)) [[unlikely]]
     fit_bounds(call, in);
 }
@@ -401,10 +394,14 @@ FormulaCall formula_call(const CallArgs& call) {
   read_inputs(call, false, in);
   FormulaCall out{
       &in.program(), computing_dtype(in.promoted), {in.tensors, in.tensors + in.n}, {}, {}};
+  bool rounds = in.state->rounds && out.compute != in.promoted && in.shaped[0]->device() == kCPU;
   for (uint32_t i = 0; i < call.n_args; ++i) {
     const Value& a = call.args[i];
     if (a.tag == Tag::tensor) out.numbers.emplace_back(0);
-    if (a.is_number()) out.numbers.push_back(a.number());
+    if (!a.is_number()) continue;
+    Number number = a.number();
+    if (rounds && !number.is_symbolic()) number = rounded_number(number.to_double(), in.promoted);
+    out.numbers.push_back(number);
   }
   pointwise_meta(call, out.results);
   return out;

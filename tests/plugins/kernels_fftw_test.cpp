@@ -166,6 +166,38 @@ TEST_F(KernelsFftw, ManyThreadsMayTransform) {
   for (std::thread& t : threads) t.join();
 }
 
+// Columns that lie 1024 bytes apart or a multiple of it go through a buffer.
+TEST_F(KernelsFftw, LongColumnsAreTheirSumsToo) {
+  for (int64_t columns : {64, 192}) {
+    Tensor x = complex_numbers({2, 300, columns}), rows = fourier_matrix(300);
+    Tensor down = matmul(rows, x), both = matmul(down, fourier_matrix(columns));
+    expect_near(fft_fft(x, {}, 1), down, 1e-10);
+    expect_near(fft_fft2(x), both, 1e-9);
+    expect_near(fft_fft2(x.transpose(1, 2)), both.transpose(1, 2), 1e-9);
+    expect_near(fft_ifft2(both), x, 1e-12);
+    Tensor single = x.slice(0, 0, 1).permute({1, 0, 2});
+    expect_near(fft_fftn(single),
+                matmul(down, fourier_matrix(columns)).slice(0, 0, 1).permute({1, 0, 2}), 1e-9);
+    Tensor real = randn({2, 300, 2 * columns - 2}, Dtype::f64), half = fft_rfft2(real);
+    expect_near(fft_irfft2(half), real, 1e-12);
+    Tensor whole = fft_fft2(complex(real, zeros_like(real)));
+    expect_near(half, whole.slice(2, 0, half.size(2)), 1e-9);
+  }
+}
+
+TEST_F(KernelsFftw, ARealTensorIsTransformedAsItsComplexForm) {
+  for (std::vector<int64_t> sizes : {std::vector<int64_t>{3, 8}, {2, 5, 7}, {4, 1, 6}, {1, 9, 1}}) {
+    Tensor x = randn(std::vector<SymInt>(sizes.begin(), sizes.end()), Dtype::f64);
+    Tensor wide = complex(x, zeros_like(x));
+    auto rank = static_cast<int64_t>(sizes.size());
+    for (std::vector<int64_t> dims : {std::vector<int64_t>{-1}, {0}, {-1, 0}, {0, rank - 1}}) {
+      std::vector<SymInt> places(dims.begin(), dims.end());
+      for (int64_t norm : {0, 1, 2})
+        expect_near(_fft_r2c(x, dims, norm, false), _fft_c2c(wide, places, norm, true), 1e-12);
+    }
+  }
+}
+
 TEST_F(KernelsFftw, WrongArgumentsAreNamed) {
   Tensor x = randn({2, 6});
   EXPECT_THAT(message_of([&] { fft_fft(x, 0); }), HasSubstr("at least 1 element"));

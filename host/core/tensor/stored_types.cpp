@@ -116,15 +116,36 @@ void store_pair(char* p, Dtype dtype, ComplexPair value) {
       p, &real, 1);
 }
 
+// Real numbers as complex ones of the same precision: by far the most of such copies.
+template <class T>
+void widen_row(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n) {
+  for (int64_t i = 0; i < n; ++i, to += to_step, from += from_step) {
+    store(to, load<T>(from));
+    store(to + sizeof(T), T(0));
+  }
+}
+
+using WidenRow = void (*)(char*, int64_t, const char*, int64_t, int64_t);
+
+WidenRow widening(Dtype to, Dtype from) {
+  if (to == Dtype::c64 && from == Dtype::f32) return widen_row<float>;
+  return to == Dtype::c128 && from == Dtype::f64 ? widen_row<double> : nullptr;
+}
+
 }  // namespace
 
 void convert_stored_types(const Operand& dst, const Operand& src, std::span<const int64_t> sizes) {
   const Operand* operands[] = {&dst, &src};
   StrideGrid grid = make_grid(operands, sizes);
   RowCursor cursor(grid, 0);
+  WidenRow widen = widening(dst.dtype, src.dtype);
   for (int64_t row = 0; row < grid.n_rows(); ++row, cursor.advance()) {
     char* to = static_cast<char*>(dst.data) + cursor.offset(0);
     const char* from = static_cast<const char*>(src.data) + cursor.offset(1);
+    if (widen) {
+      widen(to, grid.inner_stride(0), from, grid.inner_stride(1), grid.inner_size());
+      continue;
+    }
     for (int64_t i = 0; i < grid.inner_size(); ++i)
       store_pair(to + i * grid.inner_stride(0), dst.dtype,
                  load_pair(from + i * grid.inner_stride(1), src.dtype));

@@ -1,13 +1,16 @@
 // Element-wise indexing along a dimension: gather, scatter and their reductions, take and put.
-#include "core/threads/thread_pool.h"
 #include "ops/index/advanced_index.h"
 #include "ops/index/fold_names.h"
+#include "ops/index/indexed_walk.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
 #include "ops/vjp_rules.h"
 
 #include <tenon/ops/index.h>
 #include <tenon/ops/view.h>
+
+#include <cstring>
+#include <limits>
 
 namespace tenon::ops {
 
@@ -22,9 +25,6 @@ Fold fold_named(std::string_view op, std::string_view name) {
 
 namespace {
 
-// A tensor without dimensions counts as a vector of one element.
-Tensor as_vector(const Tensor& t) { return t.dim() ? t : make_view(t, {1}, {1}, sym_offset_of(t)); }
-
 // Whether `t` has an element at each position of `index`. A tensor without dimensions counts as a
 // vector of one element.
 bool covers(const Tensor& t, const Tensor& index) {
@@ -34,82 +34,6 @@ bool covers(const Tensor& t, const Tensor& index) {
   for (size_t d = 0; fits && d < index.sizes().size(); ++d)
     fits = expect_true(t.sizes()[d] >= index.sizes()[d]);
   return fits;
-}
-
-// The elements of an index with what they meet: offsets into self beside `dim`, the indices,
-// offsets into src or the result (a null pointer in its place gives offset 0).
-struct IndexedWalk {
-  const char* op;
-  InlineVector<int64_t, 8> sizes;
-  InlineVector<Offsets<3>, 8> steps;
-  Tensor index;
-  size_t at;           // the dimension that is indexed
-  int64_t size, step;  // of self there
-
-  IndexedWalk(const char* name, const Tensor& self_, int64_t dim, const Tensor& index_,
-              const Tensor* other_)
-      : op(name), index(as_vector(index_of(name, index_))) {
-    Tensor self = as_vector(self_), other = other_ ? as_vector(*other_) : index;
-    at = static_cast<size_t>(wrap_dim(dim, self.dim()));
-    size = sizes_of(self)[at];
-    step = strides_of(self)[at];
-    for (size_t d = 0; d < sizes_of(index).size(); ++d) {
-      sizes.push_back(sizes_of(index)[d]);
-      steps.push_back({d == at ? 0 : strides_of(self)[d], strides_of(index)[d],
-                       other_ ? strides_of(other)[d] : 0});
-    }
-  }
-
-  // Threads take parts of one dimension, not the indexed one: so all that meets at an element of
-  // self is met in order, by one thread.
-  size_t shared_dim() const {
-    size_t d = at == 0 && sizes.size() > 1 ? 1 : 0;
-    for (size_t k = d + 1; k < sizes.size() && sizes[d] == 1; ++k)
-      if (k != at) d = k;
-    return d;
-  }
-  Walk<3> part(size_t shared, int64_t n) const {
-    Walk<3> walk;
-    for (size_t d = 0; d < sizes.size(); ++d) walk.add(d == shared ? n : sizes[d], steps[d]);
-    return walk;
-  }
-};
-
-// One row: indices `by[1]` apart. A function of its own, whose first loop calls nothing, since
-// registers are scarce; it is left at an index that counts from the end or is out of range.
-template <class F>
-[[gnu::noinline]] void for_indexed_row(const IndexedWalk& all, const int64_t* values, Offsets<3> at,
-                                       int64_t n, Offsets<3> by, F body) {
-  const auto size = static_cast<uint64_t>(all.size);
-  const int64_t step = all.step, by_self = by[0], by_index = by[1], by_other = by[2];
-  int64_t beside = at[0], other = at[2], i = 0;
-  for (values += at[1]; i < n; ++i, values += by_index, beside += by_self, other += by_other) {
-    if (static_cast<uint64_t>(*values) >= size) break;
-    body(beside + *values * step, other);
-  }
-  for (; i < n; ++i, values += by_index, beside += by_self, other += by_other)
-    body(beside + checked_index(all.op, *values, all.size) * step, other);
-}
-
-// `body(self offset, other offset)` for each element of `index`.
-template <class F>
-void for_each_indexed(const char* op, const Tensor& self, int64_t dim, const Tensor& index,
-                      const Tensor* other, const F& body) {
-  IndexedWalk all(op, self, dim, index, other);
-  const int64_t* values = data_of<int64_t>(all.index);
-  auto run = [&](size_t shared, int64_t lo, int64_t hi) {
-    const Offsets<3>& first = all.steps[shared];
-    for_each_row(all.part(shared, hi - lo), [&](Offsets<3> at, int64_t n, const Offsets<3>& by) {
-      for (size_t k = 0; k < 3; ++k) at[k] += lo * first[k];
-      for_indexed_row(all, values, at, n, by, body);
-    });
-  };
-  size_t shared = all.shared_dim();
-  int64_t parts = all.sizes[shared], n = numel_of(all.index);
-  constexpr int64_t grain = 16384;  // elements; 10 us
-  if (n <= grain || shared == all.at) return run(shared, 0, parts);
-  parallel_for(0, parts, std::max<int64_t>(1, grain * parts / n),
-               [&](int64_t lo, int64_t hi) { run(shared, lo, hi); });
 }
 
 void check_index_shape(const char* op, const Tensor& self, int64_t dim, const Tensor& index) {
@@ -156,29 +80,35 @@ Tensor taken_along(const Tensor& self, const Tensor& indices, std::optional<int6
 
 // ---- scatter
 
-template <class T>
-T folded(Fold fold, T a_, T b_) {
+template <Fold fold, class T>
+T folded(T a_, T b_) {
   using C = ComputeOf<T>;
   C a = a_, b = b_;
-  switch (fold) {
-    case Fold::sum:
-    case Fold::mean:
-      if constexpr (std::is_same_v<T, bool>)
-        return a | b;
-      else
-        return static_cast<T>(a + b);
-    case Fold::prod:
-      if constexpr (std::is_same_v<T, bool>)
-        return a & b;
-      else
-        return static_cast<T>(a * b);
-    case Fold::amax:
-      return is_nan(a) ? a_ : is_nan(b) || b > a ? b_ : a_;
-    case Fold::amin:
-      return is_nan(a) ? a_ : is_nan(b) || b < a ? b_ : a_;
-    default:
-      return b_;
-  }
+  if constexpr (fold == Fold::amax)
+    return a == a && !(b <= a) ? b_ : a_;  // the first NaN stays
+  else if constexpr (fold == Fold::amin)
+    return a == a && !(b >= a) ? b_ : a_;
+  else if constexpr (fold == Fold::prod && std::is_same_v<T, bool>)
+    return a & b;
+  else if constexpr (fold == Fold::prod)
+    return static_cast<T>(a * b);
+  else if constexpr (std::is_same_v<T, bool>)
+    return a | b;
+  else
+    return static_cast<T>(a + b);
+}
+
+// What leaves each other value as it is: 0 would make a 0 of -0.
+template <Fold fold, class T>
+T neutral() {
+  using C = ComputeOf<T>;
+  using Limits = std::numeric_limits<C>;
+  if constexpr (fold == Fold::amax)
+    return static_cast<T>(Limits::has_infinity ? -Limits::infinity() : Limits::lowest());
+  else if constexpr (fold == Fold::amin)
+    return static_cast<T>(Limits::has_infinity ? Limits::infinity() : Limits::max());
+  else
+    return static_cast<T>(fold == Fold::prod ? C(1) : static_cast<C>(-C(0)));
 }
 
 template <class T>
@@ -189,28 +119,67 @@ T quotient(T sum, int64_t n) {
     return static_cast<T>(detail::floordiv(static_cast<int64_t>(sum), n));
 }
 
-// `met` counts how often each element of `out` is met; the first meeting replaces it unless self is
-// included.
+// Those of `src`, or one and the same.
+void put_elements(const char* op, const Tensor& out, int64_t dim, const Tensor& index,
+                  const Tensor* src, const Element16& element) {
+  dispatch_itemsize(out.dtype(), [&]<class T>() {
+    T* to = data_of<T>(out);
+    const T* from = src ? data_of<T>(*src) : reinterpret_cast<const T*>(&element);
+    for_each_indexed(op, out, dim, index, src,
+                     [from, to](int64_t at, int64_t source) { to[at] = from[source]; });
+  });
+}
+
+// A pass for each step, so that each is a loop of which vectors can be made.
+template <Fold fold, class T>
+void fold_elements(const char* op, const Tensor& out, int64_t dim, const Tensor& index,
+                   const Tensor& src, bool include_self) {
+  if (!include_self) {
+    const T first = neutral<fold, T>();
+    Element16 element{};
+    std::memcpy(&element, &first, sizeof(T));
+    put_elements(op, out, dim, index, nullptr, element);
+  }
+  T* to = data_of<T>(out);
+  const T* from = data_of<T>(src);
+  for_each_indexed(op, out, dim, index, &src, [to, from](int64_t at, int64_t source) {
+    to[at] = folded<fold>(to[at], from[source]);
+  });
+}
+
+// How often `index` meets each element of `out`.
+std::vector<int64_t> meetings(const char* op, const Tensor& out, int64_t dim, const Tensor& index) {
+  std::vector<int64_t> met(static_cast<size_t>(numel_of(out)), 0);
+  int64_t* count = met.data();
+  for_each_indexed(op, out, dim, index, nullptr, [count](int64_t at, int64_t) { ++count[at]; });
+  return met;
+}
+
+// By how many it is the sum of.
+template <class T>
+void divide_elements(const Tensor& out, const std::vector<int64_t>& met, bool include_self) {
+  T* to = data_of<T>(out);
+  for (size_t i = 0; i < met.size(); ++i)
+    if (int64_t n = met[i] + include_self; n > 1) to[i] = quotient(to[i], n);
+}
+
+// The first meeting replaces an element of `out` unless self is included.
 void fold_into(const char* op, const Tensor& out, int64_t dim, const Tensor& index,
                const Tensor& src, Fold fold, bool include_self) {
   if (numel_of(index) == 0) return;
-  bool counts = fold == Fold::mean || !include_self;
-  std::vector<int64_t> met(counts ? static_cast<size_t>(numel_of(out)) : 0, include_self ? 1 : 0);
   dispatch_dtype(out.dtype(), op, [&]<class T>() {
-    T* to = data_of<T>(out);
-    const T* from = data_of<T>(src);
-    if (fold == Fold::sum && !counts)
-      return for_each_indexed(op, out, dim, index, &src, [to, from](int64_t at, int64_t source) {
-        to[at] = folded(Fold::sum, to[at], from[source]);
-      });
-    for_each_indexed(op, out, dim, index, &src, [&](int64_t at, int64_t source) {
-      bool replaces = counts && met[static_cast<size_t>(at)] == 0;
-      to[at] = replaces ? from[source] : folded(fold, to[at], from[source]);
-      if (counts) ++met[static_cast<size_t>(at)];
-    });
-    if (fold == Fold::mean)
-      for (size_t i = 0; i < met.size(); ++i)
-        if (met[i] > 1) to[i] = quotient(to[i], met[i]);
+    switch (fold) {
+      case Fold::prod:
+        return fold_elements<Fold::prod, T>(op, out, dim, index, src, include_self);
+      case Fold::amax:
+        return fold_elements<Fold::amax, T>(op, out, dim, index, src, include_self);
+      case Fold::amin:
+        return fold_elements<Fold::amin, T>(op, out, dim, index, src, include_self);
+      default:
+        fold_elements<Fold::sum, T>(op, out, dim, index, src, include_self);
+        if (fold == Fold::mean)
+          divide_elements<T>(out, meetings(op, out, dim, index), include_self);
+    }
   });
 }
 
@@ -236,12 +205,7 @@ void replace_elements(const char* op, const Tensor& out, int64_t dim, const Tens
   if (numel_of(index) == 0) return;
   Element16 element{};
   if (!src) store_number(&element, out.dtype(), value);
-  dispatch_itemsize(out.dtype(), [&]<class T>() {
-    T* to = data_of<T>(out);
-    const T* from = src ? data_of<T>(*src) : reinterpret_cast<const T*>(&element);
-    for_each_indexed(op, out, dim, index, src,
-                     [from, to](int64_t at, int64_t source) { to[at] = from[source]; });
-  });
+  put_elements(op, out, dim, index, src, element);
 }
 
 constexpr auto scatter_src_kernel = [](Tensor& out, const Tensor& self, int64_t dim,
@@ -297,7 +261,7 @@ void put_kernel(Tensor& out, const Tensor& self, const Tensor& index, const Tens
     for (int64_t i = 0; i < numel_of(positions); ++i) {
       T& at =
           data_of<T>(flat)[checked_index("put", data_of<int64_t>(positions)[i], numel_of(flat))];
-      at = accumulate ? folded(Fold::sum, at, data_of<T>(values)[i]) : data_of<T>(values)[i];
+      at = accumulate ? folded<Fold::sum>(at, data_of<T>(values)[i]) : data_of<T>(values)[i];
     }
   });
   copy_elements(out, flat);

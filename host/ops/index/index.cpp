@@ -2,6 +2,7 @@
 // indices.
 #include "ops/index/advanced_index.h"
 #include "ops/index/mask.h"
+#include "ops/index/positions.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
 
@@ -159,7 +160,17 @@ TensorMeta index_meta_of(const Tensor& self, TensorList indices) {
   return index_meta(plan);
 }
 
+// One mask for all elements: no positions are needed.
+bool is_mask_of_all(const Tensor& self, TensorList indices) {
+  return indices.size() == 1 && indices[0].defined() && indices[0].dtype() == Dtype::bool_ &&
+         self.dim() > 0 && indices[0].dim() == self.dim();
+}
+
 Tensor index_kernel(const Tensor& self, TensorList indices) {
+  if (is_mask_of_all(self, indices)) {
+    check_masks("index", self, indices);
+    return masked_select(self, indices[0]);
+  }
   IndexPlan plan = plan_index("index", self, indices);
   Tensor out = make_tensor(index_meta(plan));
   if (numel_of(out) == 0) return out;
@@ -320,31 +331,6 @@ Tensor masked_index_put(const Tensor& self, const Tensor& mask, TensorList indic
 }
 
 // ---- positions of nonzero elements
-
-std::vector<int64_t> flat_positions(const Tensor& self) {
-  Tensor in = contiguous_of(self);
-  std::vector<int64_t> out;
-  dispatch_dtype(in.dtype(), "nonzero", [&]<class T>() {
-    const T* p = data_of<T>(in);
-    for (int64_t i = 0; i < numel_of(in); ++i)
-      if (static_cast<ComputeOf<T>>(p[i]) != ComputeOf<T>(0)) out.push_back(i);
-  });
-  return out;
-}
-
-// Writes the coordinates of each position into a row of `out`.
-void write_coordinates(const Tensor& out, const Tensor& self, const std::vector<int64_t>& positions,
-                       int64_t limit) {
-  int64_t row_step = strides_of(out)[0], column_step = strides_of(out)[1];
-  for (int64_t r = 0; r < limit; ++r) {
-    int64_t rest = positions[static_cast<size_t>(r)];
-    for (size_t d = sizes_of(self).size(); d-- > 0;) {
-      data_of<int64_t>(out)[r * row_step + static_cast<int64_t>(d) * column_step] =
-          rest % sizes_of(self)[d];
-      rest /= sizes_of(self)[d];
-    }
-  }
-}
 
 // ATen lays the result out column by column.
 TensorMeta positions_meta(const Tensor& self, SymInt count) {

@@ -14,6 +14,8 @@
 #include <tenon/ops/pointwise.h>
 #include <tenon/ops/view.h>
 
+#include <algorithm>
+
 namespace tenon::ops {
 
 namespace {
@@ -102,8 +104,40 @@ Tensor expanded_to(const Tensor& t, const Dims& sizes) {
   return make_view(t, list_of(sizes), list_of(strides), t.storage_offset());
 }
 
+// Of a row-major tensor and mask of one shape. Every element is written and kept where the next one
+// does not overwrite it, since no branch over a mask can be foretold; a block at a time, for which
+// there is room.
+template <class T>
+void select_dense(T* to, const T* from, const bool* chosen, int64_t n) {
+  constexpr int64_t block = 256;
+  T kept[block];
+  for (int64_t first = 0; first < n; first += block) {
+    int64_t length = std::min(block, n - first);
+    size_t count = 0;
+    for (int64_t i = 0; i < length; ++i) {
+      kept[count] = from[first + i];
+      count += chosen[first + i];
+    }
+    std::memcpy(to, kept, count * sizeof(T));
+    to += count;
+  }
+}
+
+Tensor masked_select_dense(const Tensor& self, const Tensor& mask) {
+  const bool* chosen = data_of<bool>(mask);
+  int64_t n = numel_of(mask), count = 0;
+  for (int64_t i = 0; i < n; ++i) count += chosen[i];
+  Tensor out = make_tensor(IntList{count}, self.dtype());
+  dispatch_itemsize(self.dtype(),
+                    [&]<class T>() { select_dense(data_of<T>(out), data_of<T>(self), chosen, n); });
+  return out;
+}
+
 Tensor masked_select_kernel(const Tensor& self, const Tensor& mask) {
   masked_meta("masked_select", self, mask);
+  if (self.is_contiguous() && mask.is_contiguous() &&
+      std::ranges::equal(sizes_of(self), sizes_of(mask)))
+    return masked_select_dense(self, mask);
   Tensor operands[2] = {self, mask};
   Tensor from = expanded_to(self, broadcast_sizes(std::span<const Tensor>(operands)));
   int64_t n = 0;

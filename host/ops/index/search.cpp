@@ -16,7 +16,6 @@
 #include <tenon/ops/view.h>
 
 #include <algorithm>
-#include <numeric>
 
 namespace tenon::ops {
 
@@ -233,40 +232,37 @@ struct Distinct {
   Tensor values, inverse, counts;
 };
 
-// Equal neighbours of the elements in the given order are one value.
+// Equal neighbours of `values` are one. `order` (undefined: as they are) says where each lies in
+// the tensor of shape `sizes`.
 template <class T>
-Distinct group(const Tensor& in, const std::vector<int64_t>& order, bool return_inverse,
+Distinct group(const Tensor& values, const Tensor& order, SymIntList sizes, bool return_inverse,
                bool return_counts) {
-  std::vector<int64_t> first, count;
-  Tensor inverse =
-      make_tensor(contiguous_meta(return_inverse ? in.sizes() : SymIntList{SymInt(0)}, Dtype::i64));
-  const T* p = data_of<T>(in);
-  for (size_t i = 0; i < order.size(); ++i) {
-    bool is_new = i == 0 || !(p[order[i]] == p[order[i - 1]]);
-    if (is_new) first.push_back(order[i]), count.push_back(0);
-    ++count.back();
-    if (return_inverse)
-      data_of<int64_t>(inverse)[order[i]] = static_cast<int64_t>(first.size()) - 1;
+  const T* p = data_of<T>(values);
+  int64_t n = numel_of(values);
+  std::vector<int64_t> first;
+  for (int64_t i = 0; i < n; ++i)
+    if (i == 0 || !(p[i] == p[i - 1])) first.push_back(i);
+  auto count = static_cast<int64_t>(first.size());
+  Distinct out{
+      make_tensor(IntList{count}, values.dtype()),
+      make_tensor(contiguous_meta(return_inverse ? sizes : SymIntList{SymInt(0)}, Dtype::i64)),
+      make_tensor(IntList{return_counts ? count : 0}, Dtype::i64)};
+  for (int64_t k = 0; k < count; ++k) {
+    int64_t begin = first[static_cast<size_t>(k)],
+            end = k + 1 < count ? first[static_cast<size_t>(k) + 1] : n;
+    data_of<T>(out.values)[k] = p[begin];
+    if (return_counts) data_of<int64_t>(out.counts)[k] = end - begin;
+    for (int64_t i = begin; return_inverse && i < end; ++i)
+      data_of<int64_t>(out.inverse)[order.defined() ? data_of<int64_t>(order)[i] : i] = k;
   }
-  Tensor values = make_tensor(IntList{static_cast<int64_t>(first.size())}, in.dtype());
-  for (size_t i = 0; i < first.size(); ++i) data_of<T>(values)[i] = p[first[i]];
-  Tensor counts =
-      make_tensor(IntList{return_counts ? static_cast<int64_t>(count.size()) : 0}, Dtype::i64);
-  if (return_counts) std::copy(count.begin(), count.end(), data_of<int64_t>(counts));
-  return {values, inverse, counts};
+  return out;
 }
 
 Distinct distinct(const Tensor& self, bool sorted, bool return_inverse, bool return_counts) {
-  Tensor in = contiguous_of(self);
-  std::vector<int64_t> order(static_cast<size_t>(numel_of(in)));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  return dispatch_dtype(in.dtype(), "unique", [&]<class T>() {
-    const T* p = data_of<T>(in);
-    if (sorted)
-      std::sort(order.begin(), order.end(), [p](int64_t a, int64_t b) {
-        return is_below(p[a], p[b]) || (!is_below(p[b], p[a]) && a < b);
-      });
-    return group<T>(in, order, return_inverse, return_counts);
+  Tensor values = reshape(contiguous_of(self), {-1}), order;
+  if (sorted) std::tie(values, order) = sort(values, 0);  // equal ones stay in order
+  return dispatch_dtype(self.dtype(), "unique", [&]<class T>() {
+    return group<T>(values, order, self.sizes(), return_inverse, return_counts);
   });
 }
 

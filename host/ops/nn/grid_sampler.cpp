@@ -68,6 +68,15 @@ C moved_inside(C x, int64_t size, const GridSettings& s, C& direction) {
   return std::min(static_cast<C>(size - 1), std::max(x, C(0)));
 }
 
+// Without a call for numbers that an integer holds. Of -0 it is 0: weights of 0 add nothing either
+// way.
+template <class C>
+C floor_of(C x) {
+  if (!(std::abs(x) < C(1 << 30))) return std::floor(x);
+  C whole = static_cast<C>(static_cast<int32_t>(x));
+  return whole > x ? whole - 1 : whole;
+}
+
 // As an integer position, or -1 outside and for NaN.
 template <class C>
 int64_t position_in(C x, int64_t size) {
@@ -92,13 +101,19 @@ C cubic_slope(C x) {
 }
 
 template <class C>
+C position_of(C normalized, int64_t size, const GridSettings& s) {
+  C n = static_cast<C>(size);
+  return s.align_corners ? (normalized + 1) / 2 * (n - 1) : ((normalized + 1) * n - 1) / 2;
+}
+
+template <class C>
 AxisTaps<C> axis_taps(C normalized, int64_t size, const GridSettings& s) {
   C n = static_cast<C>(size);
-  C x = s.align_corners ? (normalized + 1) / 2 * (n - 1) : ((normalized + 1) * n - 1) / 2;
+  C x = position_of(normalized, size, s);
   C rise = s.align_corners ? (n - 1) / 2 : n / 2, direction = 1;
   AxisTaps<C> taps;
   if (s.filter == cubic_filter) {
-    C first = std::floor(x), part = x - first;
+    C first = floor_of(x), part = x - first;
     for (int k = -1; k < 3; ++k)
       taps.add(position_in(moved_inside(first + static_cast<C>(k), size, s, direction), size),
                cubic_weight(part - static_cast<C>(k)),
@@ -110,7 +125,7 @@ AxisTaps<C> axis_taps(C normalized, int64_t size, const GridSettings& s) {
     taps.add(position_in(std::nearbyint(x), size), C(1));
     return taps;
   }
-  C first = std::floor(x), part = x - first;
+  C first = floor_of(x), part = x - first;
   taps.add(position_in(first, size), 1 - part, -rise * direction);
   taps.add(position_in(first + 1, size), part, rise * direction);
   return taps;
@@ -146,6 +161,26 @@ int64_t taps_at(const C* grid, const SampledShape& shape, const GridSettings& s,
   return n;
 }
 
+// The taps of a linear filter on a plane where all four lie within: most do, and these need neither
+// lists nor floors. False elsewhere, and where reflecting rounds the position.
+template <class C>
+bool inner_taps(const C* grid, const SampledShape& shape, const GridSettings& s, Tap<C>* taps) {
+  if (s.filter != linear_filter || s.outside == reflected || shape.n_space != 2) return false;
+  int64_t height = shape.sizes[1], width = shape.sizes[2];
+  C x = position_of(grid[0], width, s), y = position_of(grid[1], height, s);
+  bool are_within = x >= 0 && x < static_cast<C>(width - 1) && y >= 0 &&
+                    y < static_cast<C>(height - 1) && height <= INT32_MAX && width <= INT32_MAX;
+  if (!are_within) return false;
+  auto column = static_cast<int32_t>(x), row = static_cast<int32_t>(y);
+  C right = x - static_cast<C>(column), below = y - static_cast<C>(row);
+  int64_t at = row * width + column;
+  taps[0] = {at, (1 - below) * (1 - right)};
+  taps[1] = {at + 1, (1 - below) * right};
+  taps[2] = {at + width, below * (1 - right)};
+  taps[3] = {at + width + 1, below * right};
+  return true;
+}
+
 template <class C>
 void sample_image(C* out, const C* image, const C* grid, const SampledShape& shape,
                   const GridSettings& s) {
@@ -153,7 +188,17 @@ void sample_image(C* out, const C* image, const C* grid, const SampledShape& sha
   parallel_for(0, shape.positions, 256, [&](int64_t lo, int64_t hi) {
     Tap<C> taps[16];
     for (int64_t p = lo; p < hi; ++p) {
-      int64_t n = taps_at(grid + p * shape.n_space, shape, s, taps);
+      const C* position = grid + p * shape.n_space;
+      if (inner_taps(position, shape, s, taps)) {
+        for (int64_t c = 0; c < shape.channels; ++c) {
+          const C* from = image + c * plane;
+          out[c * shape.positions + p] =
+              C(0) + taps[0].weight * from[taps[0].offset] + taps[1].weight * from[taps[1].offset] +
+              taps[2].weight * from[taps[2].offset] + taps[3].weight * from[taps[3].offset];
+        }
+        continue;
+      }
+      int64_t n = taps_at(position, shape, s, taps);
       for (int64_t c = 0; c < shape.channels; ++c) {
         C sum = 0;
         for (int64_t t = 0; t < n; ++t) sum += taps[t].weight * image[c * plane + taps[t].offset];

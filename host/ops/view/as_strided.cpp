@@ -188,6 +188,9 @@ Tensor as_strided_vjp(const Tensor& g, const Tensor& self, SymIntList size, SymI
   return storage.as_strided(self.sizes(), self.strides(), sym_offset_of(self));
 }
 
+// As the rules for as_strided_scatter count places. A view may lie so and begin anywhere in its memory.
+Tensor row_by_row(const Tensor& g) { return g.clone(MemoryFormat::contiguous); }
+
 Tensor src_zeros(const Tensor& g, const Tensor& src) { return g.new_zeros(src.sizes()); }
 
 }  // namespace
@@ -221,12 +224,12 @@ static constexpr OpDef view_as_strided_rows[] = {
      .vjp = {{"self", "grad, src.meta, size, stride, storage_offset",
               [](const Tensor& g, const Tensor& src, SymIntList size, SymIntList stride,
                  std::optional<SymInt> offset) {
-                return g.contiguous().as_strided_scatter(src_zeros(g, src), size, stride, offset);
+                return row_by_row(g).as_strided_scatter(src_zeros(g, src), size, stride, offset);
               }},
              {"src", "grad, size, stride, storage_offset",
               [](const Tensor& g, SymIntList size, SymIntList stride,
                  std::optional<SymInt> offset) {
-                return g.contiguous().as_strided(size, stride, offset);
+                return row_by_row(g).as_strided(size, stride, offset);
               }}},
      .linear = "self + src"},
     {.schema = "linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> "

@@ -65,6 +65,20 @@ TEST_F(InductorOps, LargeImagesAreEnlargedByTheHost) {
   }
 }
 
+// Code would ask each element which results it took part in.
+TEST_F(InductorOps, TheHostGivesBackWhatWeightsTook) {
+  for (const char* op : {"upsample_bilinear2d_backward", "upsample_bicubic2d_backward"}) {
+    auto graph = graph_of(graph_of_op(std::string(op) + ".default", {"f32[2, 3, 40, 40]"},
+                                      ", [40, 40], [2, 3, 20, 20], false", "f32[2, 3, 20, 20]"));
+    auto artifact = compiled("inductor", graph);
+    EXPECT_NE(externs_of(*artifact), "[]") << op;
+    Tensor g = randn({2, 3, 40, 40});
+    auto expected = run(*compiled("eager", graph), *graph, {g});
+    EXPECT_EQ(distance(run(*artifact, *graph, {g})[0], expected[0]), 0) << op;
+    EXPECT_EQ(externs_of(*compiled("inductor", graph, "fallback = 'error'")), "[]") << op;
+  }
+}
+
 TEST_F(InductorOps, UpsamplingServesAllSizes) {
   const char* const forward = R"(
   symbol s0 in [2, 100] hint 8 from size(%x, 2)

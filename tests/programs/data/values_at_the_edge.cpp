@@ -224,5 +224,23 @@ TENON_PROGRAM(StrictCodeRoundsDenormalNumbersAndKeepsSigns, 8) {
   run.log(sizes.to(Dtype::f32) * 1e38, halved.to(Dtype::f32) * 1e38);
 }
 
+// One op a callable: code rounds the results of several only once.
+TENON_PROGRAM(NumbersAreRoundedToTheHalvesTheyMeet, 64) {
+  auto sum = run.compile([](const Tensor& x, double d) { return x + d; });
+  auto rest = run.compile([](const Tensor& x, double d) { return d - x; });
+  auto scaled = run.compile([](const Tensor& x, double d) { return add(x, x, d); });
+  auto power = run.compile([](const Tensor& x, double d) { return x.pow(d); });
+  auto same = run.compile([](const Tensor& x, double d) { return x == d; });
+  auto known = run.compile([](const Tensor& x) { return std::pair(x + 0.1, x.remainder(0.3)); });
+  for (Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    Tensor x = row({0.1F, 0.3F, 1.7F, 40.5F}).to(dtype);
+    for (double d : {0.1, 0.3, 1.7, 0.7})
+      run.log(sum(x, d).to(Dtype::f32), rest(x, d).to(Dtype::f32), scaled(x, d).to(Dtype::f32),
+              power(x, d).to(Dtype::f32), same(x, d));
+    auto [more, left] = known(x);
+    run.log(more.to(Dtype::f32), left.to(Dtype::f32));
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -223,6 +223,70 @@ TEST(Histograms, OfPointsAreRecordedAsTheirParts) {
                                "aten._histogramdd_bin_edges.default"));
 }
 
+TEST(Scatters, AnExpandedIndexServesAsItsCopyDoes) {
+  for (Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i64}) {
+    Tensor self = to(mul(randn({6, 40}), 4), dtype), source = to(mul(randn({90, 40}), 4), dtype);
+    Tensor index = expand(remainder(arange(90, Dtype::i64), 5).unsqueeze(1), {90, 40});
+    for (const char* fold : {"sum", "prod", "mean", "amax", "amin"})
+      for (bool include_self : {true, false}) {
+        auto folded = [&](const Tensor& places, const Tensor& values) {
+          return scatter_reduce(self, 0, places, values, fold, include_self);
+        };
+        Tensor found = folded(index, source);
+        EXPECT_TRUE(equal(found, folded(clone(index, MemoryFormat::contiguous), source))) << fold;
+        Tensor turned = transpose(clone(transpose(source, 0, 1), MemoryFormat::contiguous), 0, 1);
+        EXPECT_TRUE(equal(found, folded(index, turned))) << fold;
+      }
+  }
+  // What is not included is replaced, its sign of zero and NaN as well.
+  Tensor nan = full({2, 1}, NAN), zero = full({1, 1}, -0.0), at = zeros({1, 1}, Dtype::i64);
+  for (const char* fold : {"sum", "prod", "mean", "amax", "amin"}) {
+    std::vector<float> found = floats(scatter_reduce(nan, 0, at, zero, fold, false));
+    EXPECT_TRUE(found[0] == 0 && std::signbit(found[0]) && std::isnan(found[1])) << fold;
+  }
+}
+
+TEST(Masks, ChooseTheSameWhateverTheStrides) {
+  Tensor x = randn({37, 53}), mask = gt(randn({37, 53}), 0.0);
+  auto turned = [](const Tensor& t) {
+    return transpose(clone(transpose(t, 0, 1), MemoryFormat::contiguous), 0, 1);
+  };
+  Tensor chosen = masked_select(x, mask), places = nonzero(mask);
+  EXPECT_TRUE(equal(chosen, masked_select(turned(x), turned(mask))));
+  EXPECT_TRUE(equal(chosen, index(x, {mask})));
+  EXPECT_TRUE(equal(chosen, index(x, {select(places, 1, 0), select(places, 1, 1)})));
+  EXPECT_TRUE(equal(places, nonzero(turned(mask))));
+  EXPECT_TRUE(equal(chosen, masked_select(x.unsqueeze(0), mask)));
+  EXPECT_THAT([&] { index(x, {slice(mask, 0, 0, 36)}); },
+              ThrowsMessage<UserError>(HasSubstr("does not fit")));
+}
+
+TEST(Distinct, ValuesAreInOrderWithTheirPlacesAndCounts) {
+  Tensor x = remainder(mul(arange(1000, Dtype::i64), 7919), 31).reshape({10, 100});
+  auto [kinds, places, counts] = _unique2(x, true, true, true);
+  EXPECT_TRUE(equal(kinds, arange(31, Dtype::i64)));
+  EXPECT_TRUE(equal(index(kinds, {places}), x));
+  EXPECT_TRUE(equal(counts, bincount(x.flatten())));
+  // Zeros are one, NaNs are not, and lie last.
+  Tensor odd = to(stack(std::vector<Tensor>{full({}, NAN), full({}, 0.0), full({}, -0.0),
+                                            full({}, NAN), full({}, -1.0)}),
+                  Dtype::f32);
+  auto [some, at, met] = _unique2(odd, true, true, true);
+  EXPECT_THAT(values<int64_t>(at), ElementsAre(2, 1, 1, 3, 0));
+  EXPECT_THAT(values<int64_t>(met), ElementsAre(1, 2, 1, 1));
+}
+
+TEST(GridSampler, InnerPositionsAreReadAsThoseOfAVolumeAre) {
+  Tensor x = randn({2, 3, 6, 5}), grid = mul(sub(rand({2, 4, 7, 2}), 0.5), 2.4);
+  Tensor flat = cat(std::vector<Tensor>{grid, zeros({2, 4, 7, 1})}, -1).unsqueeze(1);
+  for (int64_t outside : {0, 1, 2})
+    for (bool align_corners : {false, true}) {
+      Tensor plane = grid_sampler_2d(x, grid, 0, outside, align_corners),
+             volume = grid_sampler_3d(x.unsqueeze(2), flat, 0, outside, align_corners);
+      EXPECT_LE(floats(amax(abs(sub(plane, volume.squeeze(2)))))[0], 1e-5);
+    }
+}
+
 TEST(Gradients, TakeOneSpacingForEachDimension) {
   Tensor x = view(arange(9, Dtype::f64), {3, 3});
   std::vector<Tensor> slopes = gradient(x, DoubleList{2.0, 0.5}, std::nullopt);

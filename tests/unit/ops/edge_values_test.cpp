@@ -117,5 +117,30 @@ TEST(EdgeValues, ARealElementHoldsNoComplexValue) {
               HasSubstr("elements of f64 cannot hold a value of c128"));
 }
 
+// As ATen's kernels for CPUs do; products and activations take numbers as they are.
+TEST(EdgeValues, NumbersAreRoundedToTheHalvesTheyMeet) {
+  for (Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    Tensor x = randn({200}).to(dtype), y = x.abs() + 1, z = randn({200}).to(dtype);
+    auto of = [&](double number) { return full({}, number, dtype).to(Dtype::f32).item<double>(); };
+    auto wide = [](const Tensor& t) { return t.to(Dtype::f32); };
+    auto expect_rounded = [&](const Tensor& found, const Tensor& exact) {
+      EXPECT_TRUE(equal(found, exact.to(found.dtype())));
+    };
+    expect_rounded(x + 0.1, wide(x) + of(0.1));
+    expect_rounded(x.clone().add_(0.1), wide(x) + of(0.1));
+    expect_rounded(x - 0.3, wide(x) - of(0.3));
+    expect_rounded(0.3 - x, of(0.3) - wide(x));
+    expect_rounded(add(x, z, 0.1), wide(x) + wide(z) * of(0.1));
+    expect_rounded(y.remainder(0.3), wide(y).remainder(of(0.3)));
+    expect_rounded(y.pow(1.3), wide(y).pow(of(1.3)));
+    expect_rounded(x * 0.1, wide(x) * 0.1);
+    expect_rounded(x / 3.3, wide(x) / 3.3);
+    expect_rounded(leaky_relu(x, 0.3), leaky_relu(wide(x), 0.3));
+    EXPECT_TRUE((full({3}, 0.1, dtype) == 0.1).all().item<bool>());
+    EXPECT_FALSE((full({3}, 1.7, dtype) > 1.7).any().item<bool>());
+  }
+  EXPECT_EQ((zeros({1}, Dtype::f16) + 2049).item<double>(), 2048);
+}
+
 }  // namespace
 }  // namespace tenon

@@ -26,8 +26,8 @@ std::vector<T> elements_of(const Tensor& t) {
 Tensor within(const Tensor& a, const Tensor& b, double relative, double absolute) {
   return (a - b).abs().le(b.abs() * relative + absolute).logical_or(a.eq(b));
 }
-bool allclose(const Tensor& a, const Tensor& b, double relative, double absolute,
-              bool nan_is_nan = false) {
+bool are_close(const Tensor& a, const Tensor& b, double relative, double absolute,
+               bool nan_is_nan = false) {
   Tensor fits = within(a, b, relative, absolute);
   if (nan_is_nan) fits = fits.logical_or(a.isnan().logical_and(b.isnan()));
   return fits.all().item<bool>();
@@ -146,13 +146,13 @@ TEST(VectorForms, FunctionsAreWithinAUnit) {
 TEST(VectorForms, DigammaFollowsItsEquations) {
   Tensor x = linspace(0.05, 30, 500), d = x.digamma().to(Dtype::f64);
   Tensor next = (x + 1).digamma().to(Dtype::f64), exact = x.to(Dtype::f64);
-  EXPECT_TRUE(allclose(next, d + exact.reciprocal(), 1e-6, 1e-6));
+  EXPECT_TRUE(are_close(next, d + exact.reciprocal(), 1e-6, 1e-6));
   Tensor fraction = linspace(0.1, 0.9, 50), wide = fraction.to(Dtype::f64);
   Tensor mirrored = (1 - fraction).digamma().to(Dtype::f64);
-  EXPECT_TRUE(allclose(mirrored,
-                       fraction.digamma().to(Dtype::f64) +
-                           (wide * std::numbers::pi).tan().reciprocal() * std::numbers::pi,
-                       1e-5, 1e-5));
+  EXPECT_TRUE(are_close(mirrored,
+                        fraction.digamma().to(Dtype::f64) +
+                            (wide * std::numbers::pi).tan().reciprocal() * std::numbers::pi,
+                        1e-5, 1e-5));
 }
 
 TEST(VectorForms, LimitsOfFunctions) {
@@ -254,13 +254,13 @@ TEST(VectorForms, DistancesAreThoseOfTheDifferences) {
         double most = dtype == Dtype::f64 ? 1e-13 : 1e-5;
         for (double p : {1.0, 2.0, 3.0}) {
           Tensor expected = apart.norm(p, {-1});
-          EXPECT_TRUE(allclose(cdist(a, b, p).to(Dtype::f64), expected, most, most))
+          EXPECT_TRUE(are_close(cdist(a, b, p).to(Dtype::f64), expected, most, most))
               << p << " " << width << " " << n;
         }
         Tensor self = b.select(0, 0), pairs = triu_indices(n, n, 1);
         Tensor all = cdist(self, self);
-        EXPECT_TRUE(
-            allclose(pdist(self), all.index({pairs.select(0, 0), pairs.select(0, 1)}), most, most));
+        EXPECT_TRUE(are_close(pdist(self), all.index({pairs.select(0, 0), pairs.select(0, 1)}),
+                              most, most));
       }
 }
 
@@ -273,8 +273,8 @@ TEST(VectorForms, GradientsOfDistances) {
   Tensor apart = a.detach().unsqueeze(1) - b.detach().unsqueeze(0);
   Tensor length = apart.norm(2, {-1});
   Tensor slopes = apart * (weight / length).masked_fill(length.eq(0), 0).unsqueeze(-1);
-  EXPECT_TRUE(allclose(a.grad(), slopes.sum({1}), 1e-4, 1e-5));
-  EXPECT_TRUE(allclose(b.grad(), -slopes.sum({0}), 1e-4, 1e-5));
+  EXPECT_TRUE(are_close(a.grad(), slopes.sum({1}), 1e-4, 1e-5));
+  EXPECT_TRUE(are_close(b.grad(), -slopes.sum({0}), 1e-4, 1e-5));
 }
 
 // ---- rows of neighbours
@@ -289,7 +289,7 @@ TEST(VectorForms, LargestOfWindowsAndTheirPlaces) {
       auto [expected, expected_places] =
           max_pool2d_with_indices(x.to(Dtype::f64), {3, 3}, {stride, stride}, {1, 1});
       EXPECT_TRUE(equal(places, expected_places)) << width << " " << stride;
-      EXPECT_TRUE(allclose(found.to(Dtype::f64), expected, 0, 0, true)) << width << " " << stride;
+      EXPECT_TRUE(are_close(found.to(Dtype::f64), expected, 0, 0, true)) << width << " " << stride;
     }
 }
 
@@ -303,7 +303,7 @@ TEST(VectorForms, BatchesOfRowsAreNormalised) {
         Tensor mean = wide.mean({0}, true), var = wide.var({0}, false, true);
         Tensor expected = (wide - mean) * (var + 1e-5).rsqrt();
         double most = dtype == Dtype::f64 ? 1e-12 : dtype == Dtype::f32 ? 5e-5 : 2e-2;
-        EXPECT_TRUE(allclose(y.to(Dtype::f64), expected, most, most)) << channels << " " << batch;
+        EXPECT_TRUE(are_close(y.to(Dtype::f64), expected, most, most)) << channels << " " << batch;
       }
 }
 
@@ -313,9 +313,9 @@ TEST(VectorForms, GradientsOfSoftmaxRows) {
     Tensor x = randn({3, n}), g = randn({3, n});
     Tensor y = x.softmax(1), log_y = x.log_softmax(1);
     Tensor expected = y * (g - (g * y).sum({1}, true));
-    EXPECT_TRUE(allclose(_softmax_backward_data(g, y, 1, Dtype::f32), expected, 1e-5, 1e-6)) << n;
+    EXPECT_TRUE(are_close(_softmax_backward_data(g, y, 1, Dtype::f32), expected, 1e-5, 1e-6)) << n;
     Tensor of_log = g - log_y.exp() * g.sum({1}, true);
-    EXPECT_TRUE(allclose(_log_softmax_backward_data(g, log_y, 1, Dtype::f32), of_log, 1e-5, 1e-5));
+    EXPECT_TRUE(are_close(_log_softmax_backward_data(g, log_y, 1, Dtype::f32), of_log, 1e-5, 1e-5));
   }
 }
 
@@ -332,7 +332,7 @@ TEST(VectorForms, GradientOfCumulativeProductsWithZeros) {
   auto loss = [&] { return (x.cumprod(1) * weight).sum(); };
   Tensor linear = autograd::grad({loss()}, {x})[0];
   Tensor squared = autograd::grad({loss()}, {x}, {.create_graph = true})[0];
-  EXPECT_TRUE(allclose(linear, squared.detach(), 1e-4, 1e-5));
+  EXPECT_TRUE(are_close(linear, squared.detach(), 1e-4, 1e-5));
 }
 
 }  // namespace
