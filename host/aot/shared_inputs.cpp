@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
+#include "graph/passes/aliasing.h"
 #include "ops/op_table.h"
 #include "ops/shapes.h"
 
@@ -42,15 +43,36 @@ Member member_of(const Graph& graph, uint32_t index) {
   return m;
 }
 
-// The alias groups of the values that nodes write.
+bool has_shared_inputs(const Graph& graph) {
+  return std::ranges::any_of(graph.inputs(),
+                             [&](ValueId v) { return graph.value(v).alias_group != 0; });
+}
+
+// Those of the inputs that the written values may be views of.
+void add_groups_of_inputs(const Graph& graph, const std::set<ValueId>& written_values,
+                          std::set<uint32_t>& groups) {
+  if (!has_shared_inputs(graph)) return;
+  AliasClasses classes(graph);
+  std::set<uint32_t> written;
+  for (ValueId v : written_values) written.insert(classes.of(v));
+  for (ValueId v : graph.inputs())
+    if (written.contains(classes.of(v))) groups.insert(graph.value(v).alias_group);
+}
+
+// The alias groups of the values that nodes write. Graphs of archives tell those of inputs only,
+// which nodes write through views, too.
 std::set<uint32_t> written_groups(const Graph& graph) {
   std::set<uint32_t> groups;
+  std::set<ValueId> written_values;
   for (const Node& node : graph.nodes()) {
     uint64_t written = written_args(node);
     for (size_t i = 0; i < node.args.size(); ++i)
-      if ((written >> i & 1) && node.args[i].tag == Tag::ref)
-        groups.insert(graph.value(static_cast<ValueId>(node.args[i].payload)).alias_group);
+      if (i < 64 && (written >> i & 1))
+        for_each_value(node.args[i], [&](ValueId v) { written_values.insert(v); });
   }
+  for (ValueId v : written_values) groups.insert(graph.value(v).alias_group);
+  if (!written_values.empty() && !tells_aliases(graph))
+    add_groups_of_inputs(graph, written_values, groups);
   groups.erase(0);
   return groups;
 }

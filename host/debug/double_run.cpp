@@ -5,6 +5,7 @@
 #include "formats/pt2/pt2_call.h"
 #include "graph/interpret.h"
 #include "graph/passes/passes.h"
+#include "model/apply_plan.h"
 #include "model/model_runner.h"
 
 #include <tenon/autograd.h>

@@ -67,6 +67,7 @@ class WithGradients {
 GraphRunner::GraphRunner(std::shared_ptr<Graph> graph, RunnerOptions options)
     : graph_(std::move(graph)),
       options_(std::move(options)),
+      memory_written_(*graph_, std::vector<bool>(graph_->inputs().size())),
       unit_(report::find_unit(report::UnitKind::model,
                               graph_->name.empty() ? "a graph" : graph_->name)) {
   AliasClasses classes(*graph_);
@@ -205,9 +206,18 @@ std::vector<Tensor> GraphRunner::run(std::span<const Tensor> inputs) {
   std::vector<int64_t> symbols = symbols_of(inputs);
   check_sizes(inputs, symbols);
   const Version& version = version_for(symbols);
-  LaidOutInputs laid_out(*version.graph, heads, symbols);
-  as_fault_of_graph([&] { version.artifact->call(laid_out.heads(), symbols, outputs); });
+  // Tools give each input memory of its own, so no code is made for others that share it than the
+  // graph tells.
+  std::vector<Overlap> overlaps = memory_written_.overlaps(heads);
+  std::erase_if(overlaps, [&](const Overlap& o) {
+    uint32_t group = graph_->value(graph_->inputs()[o.first]).alias_group;
+    return group && group == graph_->value(graph_->inputs()[o.second]).alias_group;
+  });
+  auto artifact = overlaps.empty() ? version.artifact : interpreter_artifact(version.graph);
+  LaidOutInputs laid_out(*version.graph, heads, symbols, overlaps);
+  as_fault_of_graph([&] { artifact->call(laid_out.heads(), symbols, outputs); });
   laid_out.write_back();
+  laid_out.show_given(outputs);
   given.write_back();
   return outputs;
 }

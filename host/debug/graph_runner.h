@@ -2,6 +2,7 @@
 #pragma once
 
 #include "model/model_runner.h"
+#include "model/shared_memory.h"
 #include "report/unit.h"
 
 namespace tenon {
@@ -52,6 +53,7 @@ class GraphRunner {
   std::vector<const Expr*> assumed_;  ///< ranges and conditions that the graph states
   std::vector<bool> is_written_;      ///< by input
   RunnerOptions options_;
+  MemoryWritten memory_written_;
   report::Unit* unit_;  ///< what a report tells of it; null: none is wanted
   std::vector<Version> versions_;
   double compile_ms_ = 0;

@@ -67,15 +67,19 @@ bool share_lent_memory(const Tensor& a, const Tensor& b) {
   return begin(x) < begin(y) + y.bytes && begin(y) < begin(x) + x.bytes;
 }
 
+void add_overlap(std::vector<Overlap>& out, const Tensor& a, uint32_t first, const Tensor& b,
+                 uint32_t second) {
+  if (may_overlap(a, b)) out.push_back({first, second, first_byte(b) - first_byte(a)});
+  if (share_lent_memory(a, b)) out.push_back({first, second, address(b) - address(a)});
+}
+
 std::vector<Overlap> overlaps_of(std::span<const Tensor* const> tensors) {
   std::vector<Overlap> out;
   if (!any_share_storage(tensors) && !any_share_lent_memory(tensors)) return out;
   for (uint32_t i = 1; i < tensors.size(); ++i)
     for (uint32_t j = 0; j < i; ++j) {
       const Tensor &a = *tensors[j], &b = *tensors[i];
-      if (!a.defined() || !b.defined()) continue;
-      if (may_overlap(a, b)) out.push_back({j, i, first_byte(b) - first_byte(a)});
-      if (share_lent_memory(a, b)) out.push_back({j, i, address(b) - address(a)});
+      if (a.defined() && b.defined()) add_overlap(out, a, j, b, i);
     }
   return out;
 }

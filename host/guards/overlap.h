@@ -20,6 +20,10 @@ struct Overlap {
 /// whose address it was given.
 bool share_lent_memory(const Tensor& a, const Tensor& b);
 
+/// Adds how two tensors, by place, share elements, if they do.
+void add_overlap(std::vector<Overlap>& out, const Tensor& a, uint32_t first, const Tensor& b,
+                 uint32_t second);
+
 /// All overlapping pairs, by `second`, then `first`; undefined tensors overlap nothing. Cost: one
 /// pass while all storages are distinct, O(n²) for those that share one or lie in lent memory.
 std::vector<Overlap> overlaps_of(std::span<const Tensor* const> tensors);

@@ -8,6 +8,7 @@
 #include "core/sym/sym_text.h"
 #include "core/tensor/tensor_impl.h"
 #include "formats/pt2/pt2_import_parts.h"
+#include "model/apply_plan.h"
 #include "model/input_layout.h"
 #include "model/model_tree.h"
 #include "model/run_in_body.h"
@@ -56,19 +57,6 @@ bool is_for(const Graph& graph, std::span<const int64_t> symbols) {
   });
 }
 
-Tensor constant_output(const formats::Pt2Argument& value) {
-  switch (value.kind) {
-    case formats::Pt2Kind::integer:
-      return number_leaf(value.integer);
-    case formats::Pt2Kind::boolean:
-      return number_leaf(value.boolean);
-    case formats::Pt2Kind::real:
-      return number_leaf(value.real);
-    default:
-      return Tensor();
-  }
-}
-
 using report::VersionFacts;
 
 bool writes_weights(const ImportedModel& model) {
@@ -110,6 +98,13 @@ void check_compiler(const std::string& backend, const std::string& file) {
   fail(ErrorCode::invalid_argument, "{}; the model was called with {}", error.what(), text);
 }
 
+std::vector<bool> weights_of(const ImportedModel& model) {
+  std::vector<bool> out;
+  for (const ModelInput& input : model.inputs)
+    out.push_back(input.kind != ModelInputKind::user && input.kind != ModelInputKind::symbol);
+  return out;
+}
+
 formats::ImportOptions import_options(const RunnerOptions& options) {
   return {.hints = {},
           .random_weights = options.random_weights,
@@ -118,30 +113,6 @@ formats::ImportOptions import_options(const RunnerOptions& options) {
 }
 
 }  // namespace
-
-std::vector<Tensor> apply_plan(const ImportedModel& model, const BoundCall& call,
-                               const std::vector<Tensor>& results, NamedTensorMap& gradients) {
-  std::vector<Tensor> outputs;
-  for (const ModelOutput& plan : model.outputs) {
-    switch (plan.kind) {
-      case ModelOutputKind::result:
-        outputs.push_back(results[plan.index]);
-        break;
-      case ModelOutputKind::constant:
-        outputs.push_back(constant_output(plan.constant));
-        break;
-      case ModelOutputKind::gradient:
-        gradients[plan.name] = results[plan.index];
-        break;
-      case ModelOutputKind::write_back: {
-        NoGradGuard effect;  // a buffer keeps the value, not how it was computed
-        copy_(share(call.inputs[plan.input]), results[plan.index]);
-        break;
-      }
-    }
-  }
-  return outputs;
-}
 
 // What the plan writes after the run must not be kept as it is for the backward.
 static void mark_written(const ImportedModel& model, Graph& graph) {
@@ -184,6 +155,7 @@ ModelRunner::ModelRunner(std::shared_ptr<const formats::Pt2Program> program, Run
     : program_(std::move(program)),
       options_(std::move(options)),
       model_(import_pt2(*program_, import_options(options_))),
+      memory_written_(*model_.graph, weights_of(model_)),
       writes_weights_(writes_weights(model_)),
       unit_(report::find_unit(report::UnitKind::model,
                               std::filesystem::path(model_.file).filename().string())),
@@ -217,9 +189,11 @@ void ModelRunner::tell_unit(const Version& version, const BoundCall& call) const
   unit_->add({.compiles = 1});
   std::string why;
   for (size_t i = 0; i < versions_.size(); ++i) {
-    if (versions_[i]->needs != version.needs)
-      why += message("{}{}/{}: the same arguments need gradients", why.empty() ? "" : "; ", number_,
-                     i);
+    const char* separator = why.empty() ? "" : "; ";
+    if (versions_[i]->kind.needs != version.kind.needs)
+      why += message("{}{}/{}: the same arguments need gradients", separator, number_, i);
+    else if (!(versions_[i]->kind == version.kind))
+      why += message("{}{}/{}: the arguments share memory as they did", separator, number_, i);
     for (const Expr* c : versions_[i]->conditions)
       if (!holds(c, *versions_[i]->graph, call.symbols)) {
         why += message("{}{}/{}: {}", why.empty() ? "" : "; ", number_, i,
@@ -230,28 +204,42 @@ void ModelRunner::tell_unit(const Version& version, const BoundCall& call) const
   if (!why.empty()) unit_->note_recompile("does not hold: " + why);
 }
 
-std::shared_ptr<const ModelRunner::Version> ModelRunner::make_version(
-    const BoundCall& call, const std::vector<bool>& needs) {
-  report::TimeScope time(unit_, report::Work::compile);
-  auto begin = std::chrono::steady_clock::now();
-  auto version = std::make_shared<Version>();
-  // The first version keeps the archive's example sizes, if they make no difference.
-  if (!versions_.empty() || !is_for(*model_.graph, call.symbols)) version->hints = call.values;
-  version->needs = needs;
-  try {
-    version->graph = graph_for(version->hints, needs);
-  } catch (const UserError& error) {
-    if (version->hints.empty() || error.code() != ErrorCode::bad_file) throw;
-    fail_for_sizes(error, version->hints);
-  }
+std::shared_ptr<Artifact> ModelRunner::compile_version(const Version& version) {
+  if (version.kind.memory.as_given) return interpreter_artifact(version.graph);
   config::OptionScope overrides(flag_override(number_));
   CompileGraphOptions options;
   options.backend = backend_override(number_).value_or(options_.backend);
   options.mode = options_.mode;
   options.options_toml = options_.options_toml;
   options.compile_id = message("{}/{}", number_, versions_.size());
-  options.dynamic = !version->graph->symbols.empty();
-  version->artifact = compile_graph(version->graph, options);
+  options.dynamic = !version.graph->symbols.empty();
+  try {
+    return compile_graph(version.graph, options);
+  } catch (const UserError& error) {
+    // Not all overlaps can be made functional.
+    bool overlap = !version.kind.memory.overlaps.empty();
+    if (!overlap || error.code() != ErrorCode::unsupported) throw;
+    return interpreter_artifact(version.graph);
+  }
+}
+
+std::shared_ptr<const ModelRunner::Version> ModelRunner::make_version(const BoundCall& call,
+                                                                      const Kind& kind) {
+  report::TimeScope time(unit_, report::Work::compile);
+  auto begin = std::chrono::steady_clock::now();
+  auto version = std::make_shared<Version>();
+  // The first version keeps the archive's example sizes, if they make no difference.
+  bool as_exported =
+      versions_.empty() && kind.memory.overlaps.empty() && is_for(*model_.graph, call.symbols);
+  if (!as_exported) version->hints = call.values;
+  version->kind = kind;
+  try {
+    version->graph = graph_for(version->hints, kind);
+  } catch (const UserError& error) {
+    if (version->hints.empty() || error.code() != ErrorCode::bad_file) throw;
+    fail_for_sizes(error, version->hints);
+  }
+  version->artifact = compile_version(*version);
   for (const RecordedGuard& guard : version->graph->shape_env->guard_conditions())
     version->conditions.push_back(guard.condition);
   for (const Expr* guard : version->artifact->guards) version->conditions.push_back(guard);
@@ -272,21 +260,49 @@ std::vector<bool> ModelRunner::needs_of(const BoundCall& call) const {
   return std::ranges::find(needs, true) == needs.end() ? std::vector<bool>() : needs;
 }
 
-std::shared_ptr<const ModelRunner::Version> ModelRunner::version_for(const BoundCall& call) {
-  std::vector<bool> needs = needs_of(call);
+// Where an input lies otherwise than the graph promises, no code takes its memory.
+CallMemory ModelRunner::memory_of(const BoundCall& call, std::span<const Overlap> overlaps) const {
+  if (overlaps.empty()) return {};
+  for (size_t i = 0; i < call.inputs.size(); ++i)
+    if (is_shared(overlaps, i) &&
+        !lies_as_promised(*model_.graph, i, *call.inputs[i], call.symbols))
+      return {{}, true};
+  return {{overlaps.begin(), overlaps.end()}, false};
+}
+
+std::shared_ptr<const ModelRunner::Version> ModelRunner::find_version(const BoundCall& call,
+                                                                      const Kind& kind) const {
+  auto fits = [&](const std::shared_ptr<const Version>& v) {
+    return v->kind == kind && std::ranges::all_of(v->conditions, [&](const Expr* c) {
+             return holds(c, *v->graph, call.symbols);
+           });
+  };
+  auto found = std::ranges::find_if(versions_, fits);
+  return found == versions_.end() ? nullptr : *found;
+}
+
+// Windows that slide over one memory overlap in ever new ways.
+bool ModelRunner::may_compile_for(std::span<const Overlap> overlaps) const {
+  auto n = std::ranges::count_if(versions_,
+                                 [](const auto& v) { return !v->kind.memory.overlaps.empty(); });
+  return n < config::flags().dynamo.recompile_limit && can_tell_overlaps(*model_.graph, overlaps);
+}
+
+std::shared_ptr<const ModelRunner::Version> ModelRunner::version_for(
+    const BoundCall& call, std::span<const Overlap> overlaps) {
+  Kind kind{needs_of(call), memory_of(call, overlaps)};
   BelowAutocast types_as_exported;
   EnableGradGuard as_wanted(options_.training);
-  auto fits = [&](const Version& v) {
-    return v.needs == needs &&
-           std::all_of(v.conditions.begin(), v.conditions.end(),
-                       [&](const Expr* c) { return holds(c, *v.graph, call.symbols); });
-  };
   std::lock_guard lock(compiling_);
-  for (const auto& version : versions_)
-    if (fits(*version)) return version;
-  if (n_loaded_ > 0) check_compiler(options_.backend, model_.file);
-  auto version = make_version(call, needs);
-  return fits(*version) ? version : make_version(call, needs);
+  if (auto known = find_version(call, kind)) return known;
+  if (!overlaps.empty() && !may_compile_for(overlaps)) {
+    kind.memory = {{}, true};
+    if (auto known = find_version(call, kind)) return known;
+  }
+  if (n_loaded_ > 0 && !kind.memory.as_given) check_compiler(options_.backend, model_.file);
+  make_version(call, kind);
+  auto made = find_version(call, kind);
+  return made ? made : make_version(call, kind);
 }
 
 // ---- code in files
@@ -299,7 +315,8 @@ ModelRunner::ModelRunner(SavedModel saved)
   for (const SavedVersion& s : saved.versions) {
     auto version = std::make_shared<Version>();
     version->hints = s.hints;
-    version->graph = graph_for(s.hints);
+    version->kind.memory = s.memory;
+    version->graph = graph_for(s.hints, {});
     version->artifact = load_artifact(s.artifact, version->graph->inputs().size(),
                                       version->graph->outputs().size(), model_.file);
     for (const std::string& text : s.conditions)
@@ -311,14 +328,16 @@ ModelRunner::ModelRunner(SavedModel saved)
 
 // Without hints: that of the archive's example sizes.
 std::shared_ptr<Graph> ModelRunner::graph_for(const formats::Pt2SymbolValues& hints,
-                                              const std::vector<bool>& needs) const {
-  if (hints.empty() && needs.empty()) return model_.graph;
+                                              const Kind& kind) const {
+  const auto& [needs, memory] = kind;
+  if (hints.empty() && needs.empty() && memory.overlaps.empty()) return model_.graph;
   auto graph =
       import_pt2(*program_, {.hints = hints, .with_weights = false, .device = options_.device})
           .graph;
   if (options_.training) mark_written(model_, *graph);
   for (size_t i = 0; i < needs.size(); ++i)
     graph->value(graph->inputs()[i]).flags.requires_grad |= needs[i];
+  tell_overlaps(*graph, memory.overlaps);
   return graph;
 }
 
@@ -337,6 +356,7 @@ void ModelRunner::save(const std::string& path) {
   for (const auto& version : versions_) {
     SavedVersion& out = saved.versions.emplace_back();
     out.hints = version->hints;
+    out.memory = version->kind.memory;
     out.artifact = version->artifact->save();
     for (const Expr* c : version->conditions)
       out.conditions.push_back(version->graph->shape_env->text(c));
@@ -358,7 +378,8 @@ std::vector<std::pair<std::string, Tensor>> ModelRunner::live_weights() const {
 }
 
 void ModelRunner::compile(std::span<const Tensor> leaves) {
-  version_for(bind_call(model_, leaves));
+  BoundCall call = bind_call(model_, leaves);
+  version_for(call, memory_written_.overlaps(call.inputs));
 }
 
 // What was recorded runs later, so nothing here waits for its turn to write weights.
@@ -394,12 +415,14 @@ std::vector<Tensor> ModelRunner::run(std::span<const Tensor> leaves, NamedTensor
   std::unique_lock turn(writing_, std::defer_lock);
   if (writes_weights_) turn.lock();
   BoundCall call = bind_call(model_, leaves);
-  auto version = version_for(call);
+  std::vector<Overlap> overlaps = memory_written_.overlaps(call.inputs);
+  auto version = version_for(call, overlaps);
   std::vector<Tensor> results(version->graph->outputs().size());
   BelowAutocast types_as_exported;
-  LaidOutInputs inputs(*version->graph, call.inputs, call.symbols);
+  LaidOutInputs inputs(*version->graph, call.inputs, call.symbols, overlaps);
   version->artifact->call(inputs.heads(), call.symbols, results);
   inputs.write_back();
+  inputs.show_given(results);
   NamedTensorMap found;
   std::vector<Tensor> outputs = apply_plan(model_, call, results, found);
   if (gradients) *gradients = std::move(found);

@@ -6,8 +6,9 @@
 //   std::vector<Tensor> outputs = runner.run(leaves);
 //
 // The graph is symbolic, so other sizes run the same code; it is compiled anew only where the
-// backend asked for a condition on sizes that a call does not fulfil. Where a body is recorded, the
-// nodes of the graph become part of it instead (run_in_body.h).
+// backend asked for a condition on sizes that a call does not fulfil, or where inputs share memory
+// that the graph writes (shared_memory.h). Where a body is recorded, the nodes of the graph become
+// part of it instead (run_in_body.h).
 //
 // Threads: run and compile may be called from any thread. One compiles at a time, and calls of a
 // model that writes its weights take turns.
@@ -16,6 +17,7 @@
 #include "formats/pt2/pt2_call.h"
 #include "graph/artifact.h"
 #include "model/saved_model.h"
+#include "model/shared_memory.h"
 #include "report/unit.h"
 
 #include <map>
@@ -94,27 +96,38 @@ class ModelRunner {
   std::string describe(int32_t what) const;
 
  private:
+  /// What a call asks of its code besides sizes.
+  struct Kind {
+    std::vector<bool> needs;  ///< by input of the graph: the given one needs a gradient; or empty
+    CallMemory memory;
+    friend bool operator==(const Kind&, const Kind&) = default;
+  };
   struct Version {
     formats::Pt2SymbolValues hints;  ///< of the graph, where they are not the archive's
-    std::vector<bool> needs;  ///< by input of the graph: the given one needs a gradient; or empty
+    Kind kind;
     std::shared_ptr<Graph> graph;
     std::shared_ptr<Artifact> artifact;
     std::vector<const Expr*> conditions;
   };
   std::vector<Tensor> run_in_body(std::span<const Tensor> leaves, NamedTensorMap* gradients);
   std::vector<Tensor> run_outside_body(std::span<const Tensor> leaves, NamedTensorMap* gradients);
-  std::shared_ptr<Graph> graph_for(const formats::Pt2SymbolValues& hints,
-                                   const std::vector<bool>& needs = {}) const;
+  std::shared_ptr<Graph> graph_for(const formats::Pt2SymbolValues& hints, const Kind& kind) const;
   std::vector<bool> needs_of(const formats::BoundCall& call) const;
+  CallMemory memory_of(const formats::BoundCall& call, std::span<const Overlap> overlaps) const;
+  bool may_compile_for(std::span<const Overlap> overlaps) const;
+  std::shared_ptr<const Version> find_version(const formats::BoundCall& call,
+                                              const Kind& kind) const;
   std::vector<std::pair<std::string, Tensor>> live_weights() const;
-  std::shared_ptr<const Version> version_for(const formats::BoundCall& call);
-  std::shared_ptr<const Version> make_version(const formats::BoundCall& call,
-                                              const std::vector<bool>& needs);
+  std::shared_ptr<const Version> version_for(const formats::BoundCall& call,
+                                             std::span<const Overlap> overlaps);
+  std::shared_ptr<const Version> make_version(const formats::BoundCall& call, const Kind& kind);
+  std::shared_ptr<Artifact> compile_version(const Version& version);
   void tell_unit(const Version& version, const formats::BoundCall& call) const;
 
   std::shared_ptr<const formats::Pt2Program> program_;
   RunnerOptions options_;
   formats::ImportedModel model_;
+  MemoryWritten memory_written_;
   bool writes_weights_ = false;
   std::mutex writing_;            ///< held during calls that write weights
   mutable std::mutex compiling_;  ///< guards the members below
@@ -124,10 +137,5 @@ class ModelRunner {
   uint32_t number_ = 0;           ///< the first part of compile ids
   double compile_ms_ = 0;
 };
-
-/// The user's outputs out of the graph's results; what the functional form of a model returns is
-/// copied into the inputs that it stands for.
-std::vector<Tensor> apply_plan(const formats::ImportedModel& model, const formats::BoundCall& call,
-                               const std::vector<Tensor>& results, NamedTensorMap& gradients);
 
 }  // namespace tenon

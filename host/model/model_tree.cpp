@@ -61,9 +61,10 @@ Tree Tree::dict(std::vector<std::pair<std::string, Tree>> items) {
   return t;
 }
 
+// Texts of trees are written for messages only: small models take no longer than that.
 const Tree& Tree::operator[](size_t index) const {
-  require(index < items_.size(), "element {} was asked for, the value is {}", index,
-          to_text(*this));
+  if (index >= items_.size())
+    fail("element {} was asked for, the value is {}", index, to_text(*this));
   return items_[index];
 }
 
@@ -76,26 +77,26 @@ const Tree& Tree::operator[](std::string_view key) const {
 }
 
 const Tensor& Tree::tensor() const {
-  require(kind_ == Kind::tensor, "a tensor was asked for, the value is {}: {}", kind_text(kind_),
-          to_text(*this));
+  if (kind_ != Kind::tensor)
+    fail("a tensor was asked for, the value is {}: {}", kind_text(kind_), to_text(*this));
   return tensor_;
 }
 
 Number Tree::number() const {
-  require(kind_ == Kind::number, "a number was asked for, the value is {}: {}", kind_text(kind_),
-          to_text(*this));
+  if (kind_ != Kind::number)
+    fail("a number was asked for, the value is {}: {}", kind_text(kind_), to_text(*this));
   return number_;
 }
 
 const std::string& Tree::text() const {
-  require(kind_ == Kind::text, "a text was asked for, the value is {}: {}", kind_text(kind_),
-          to_text(*this));
+  if (kind_ != Kind::text)
+    fail("a text was asked for, the value is {}: {}", kind_text(kind_), to_text(*this));
   return text_;
 }
 
 void Tree::require_size(size_t expected) const {
-  require((kind_ == Kind::list || kind_ == Kind::dict) && size() == expected,
-          "{} elements were asked for, the value is {}", expected, to_text(*this));
+  if ((kind_ != Kind::list && kind_ != Kind::dict) || size() != expected)
+    fail("{} elements were asked for, the value is {}", expected, to_text(*this));
 }
 
 std::vector<Tensor> Tree::tensors() const {
@@ -171,11 +172,11 @@ void Flattener::add_leaf(const Tree& given, const std::string& place) {
   ensure(leaves_.size() < model_.leaves.size(), "an archive with fewer inputs than its tree");
   const ModelLeaf& leaf = model_.leaves[leaves_.size()];
   bool has_items = given.kind() == Tree::Kind::list || given.kind() == Tree::Kind::dict;
-  require(!has_items, "{}: expected {}, found {}", place,
-          leaf.kind == LeafKind::tensor ? "a tensor" : "one value", to_text(given));
-  if (leaf.kind == LeafKind::tensor)
-    require(given.kind() == Tree::Kind::tensor, "{}: expected a tensor {}, found {}", place,
-            leaf.dtype, to_text(given));
+  if (has_items)
+    fail("{}: expected {}, found {}", place,
+         leaf.kind == LeafKind::tensor ? "a tensor" : "one value", to_text(given));
+  if (leaf.kind == LeafKind::tensor && given.kind() != Tree::Kind::tensor)
+    fail("{}: expected a tensor {}, found {}", place, leaf.dtype, to_text(given));
   if (leaf.kind == LeafKind::constant) {
     Tree fixed = constant_tree(leaf.constant);
     bool fits = fixed.kind() == given.kind() || stands_for(given, fixed.kind());
@@ -211,9 +212,11 @@ void Flattener::add(const Pt2Tree& expected, const Tree& given, const std::strin
         return std::find(given.keys().begin(), given.keys().end(), key) != given.keys().end();
       });
   bool fits = by_key ? same_keys : given.kind() == Tree::Kind::list && given.size() == n;
-  std::string what = is_dict(expected) ? "a dict with the keys " + joined(expected.keys)
-                                       : message("a list of {} elements", n);
-  require(fits, "{}: expected {}, found {}", place, what, to_text(given));
+  if (!fits)
+    fail("{}: expected {}, found {}", place,
+         is_dict(expected) ? "a dict with the keys " + joined(expected.keys)
+                           : message("a list of {} elements", n),
+         to_text(given));
   for (size_t i = 0; i < n; ++i) {
     std::string below =
         expected.keys.size() == n ? place + "." + expected.keys[i] : message("{}[{}]", place, i);
@@ -258,20 +261,20 @@ std::vector<const Tree*> by_place(const std::vector<Parameter>& parameters,
                                   const std::vector<Tree>& positional,
                                   const Model::Arguments& named) {
   std::vector<std::string> names = names_of(parameters);
-  require(positional.size() + named.size() <= names.size(),
-          "the model takes {} arguments ({}), found {}", names.size(), joined(names),
-          positional.size() + named.size());
+  if (positional.size() + named.size() > names.size())
+    fail("the model takes {} arguments ({}), found {}", names.size(), joined(names),
+         positional.size() + named.size());
   std::vector<const Tree*> given(names.size());
   for (size_t i = 0; i < positional.size(); ++i) given[i] = &positional[i];
   for (const auto& [name, value] : named) {
     auto at = std::find(names.begin(), names.end(), name);
-    require(at != names.end(), "the model has no argument {}; it takes {}", name, joined(names));
+    if (at == names.end()) fail("the model has no argument {}; it takes {}", name, joined(names));
     const Tree*& place = given[static_cast<size_t>(at - names.begin())];
     require(!place, "argument {} is given twice", name);
     place = &value;
   }
   for (size_t i = 0; i < given.size(); ++i)
-    require(given[i], "argument {} is missing; the model takes {}", names[i], joined(names));
+    if (!given[i]) fail("argument {} is missing; the model takes {}", names[i], joined(names));
   return given;
 }
 

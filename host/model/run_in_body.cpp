@@ -1,6 +1,7 @@
 // One walk over the graph of a model: its values are tensors and numbers of the body.
 #include "model/run_in_body.h"
 
+#include "capture/inputs.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/sym/sym_simplify.h"
@@ -8,6 +9,7 @@
 #include "formats/pt2/pt2_import_parts.h"
 #include "graph/inline.h"
 #include "graph/symbol_use.h"
+#include "guards/overlap.h"
 #include "model/model_tree.h"
 #include "ops/shapes.h"
 
@@ -30,7 +32,10 @@ namespace {
 class GraphWalk {
  public:
   explicit GraphWalk(const Graph& graph)
-      : graph_(graph), tensors_(graph.values().size()), numbers_(graph.values().size()) {}
+      : graph_(graph),
+        written_(formats::written_inputs(graph)),
+        tensors_(graph.values().size()),
+        numbers_(graph.values().size()) {}
 
   std::vector<Tensor> run(const formats::BoundCallInBody& call);
 
@@ -38,7 +43,9 @@ class GraphWalk {
   void bind_symbols(ValueId first, uint32_t n);
   void take_inputs(const formats::BoundCallInBody& call);
   Tensor laid_out(const Tensor& given, const GraphValue& promised) const;
+  bool shares_written(const formats::BoundCallInBody& call, size_t input) const;
   void write_back() const;
+  Tensor output(ValueId v) const;
   Number here(Number n) const;
   Value argument(ValueId id) const;
   bool is_known(Number n) const;
@@ -46,6 +53,7 @@ class GraphWalk {
   void call(const Node& node);
 
   const Graph& graph_;
+  const std::vector<bool> written_;  // by input
   std::vector<Tensor> tensors_;
   std::vector<Number> numbers_;
   std::unordered_map<const Expr*, const Expr*> symbols_;  // of the graph, over those of the body
@@ -91,6 +99,22 @@ Tensor GraphWalk::laid_out(const Tensor& given, const GraphValue& promised) cons
   return copy.copy_(given);
 }
 
+// The body's tensors share memory, or the arguments that they stand for do.
+static bool share_memory(const Tensor& a, const Tensor& b) {
+  if (shares_storage(a, b)) return true;
+  Tensor x = real_of(a), y = real_of(b);
+  return x.defined() && y.defined() && (shares_storage(x, y) || share_lent_memory(x, y));
+}
+
+// A copy of such an input would not see what is written to the other.
+bool GraphWalk::shares_written(const formats::BoundCallInBody& call, size_t input) const {
+  for (size_t i = 0; i < call.inputs.size(); ++i)
+    if (i != input && call.inputs[i] && (written_[i] || written_[input]) &&
+        share_memory(share(call.inputs[i]), share(call.inputs[input])))
+      return true;
+  return false;
+}
+
 void GraphWalk::take_inputs(const formats::BoundCallInBody& call) {
   for (size_t s = 0; s < graph_.symbols.size(); ++s)
     if (graph_.value(graph_.symbols[s].value).source != ValueSource::node)
@@ -101,7 +125,7 @@ void GraphWalk::take_inputs(const formats::BoundCallInBody& call) {
     if (value.kind != ValueKind::tensor) numbers_[id] = here(value.scalar);
     if (!call.inputs[i]) continue;
     Tensor given = share(call.inputs[i]);
-    tensors_[id] = laid_out(given, value);
+    tensors_[id] = shares_written(call, i) ? given : laid_out(given, value);
     if (!tensors_[id].is_same(given)) given_.emplace_back(i, given);
   }
   for (ValueId c : graph_.constants()) tensors_[c] = graph_.constant(c);
@@ -155,9 +179,21 @@ void GraphWalk::call(const Node& node) {
 void GraphWalk::write_back() const {
   if (given_.empty()) return;
   NoGradGuard effect;  // the caller's tensor keeps the value, not how it was computed
-  std::vector<bool> written = formats::written_inputs(graph_);
   for (const auto& [input, given] : given_)
-    if (written[input]) Tensor(given).copy_(tensors_[graph_.inputs()[input]]);
+    if (written_[input]) Tensor(given).copy_(tensors_[graph_.inputs()[input]]);
+}
+
+// An argument that is returned is the argument, not the copy. Only the copy knows how what was
+// written was computed.
+Tensor GraphWalk::output(ValueId v) const {
+  if (v == no_value) return Tensor();
+  if (graph_.value(v).kind != ValueKind::tensor) return number_leaf(numbers_[v]);
+  const Tensor& result = tensors_[v];
+  for (const auto& [input, given] : given_) {
+    bool is_known = !written_[input] || !result.requires_grad();
+    if (is_known && result.is_same(tensors_[graph_.inputs()[input]])) return given;
+  }
+  return result;
 }
 
 std::vector<Tensor> GraphWalk::run(const formats::BoundCallInBody& given) {
@@ -165,12 +201,7 @@ std::vector<Tensor> GraphWalk::run(const formats::BoundCallInBody& given) {
   for (const Node& node : graph_.nodes()) call(node);
   write_back();
   std::vector<Tensor> outputs;
-  for (ValueId v : graph_.outputs()) {
-    bool is_number = v != no_value && graph_.value(v).kind != ValueKind::tensor;
-    outputs.push_back(v == no_value ? Tensor()
-                      : is_number   ? number_leaf(numbers_[v])
-                                    : tensors_[v]);
-  }
+  for (ValueId v : graph_.outputs()) outputs.push_back(output(v));
   return outputs;
 }
 

@@ -41,12 +41,22 @@ Json manifest(const SavedModel& model) {
   return out;
 }
 
+Json overlaps(const CallMemory& memory) {
+  Json::Array out;
+  for (const Overlap& o : memory.overlaps)
+    out.emplace_back(Json::Array{int64_t{o.first}, int64_t{o.second}, o.bytes});
+  return out;
+}
+
 Json guards(const SavedModel& model) {
   Json::Array versions;
   for (const SavedVersion& v : model.versions) {
     Json::Array conditions;
     for (const std::string& c : v.conditions) conditions.emplace_back(c);
-    versions.emplace_back(Json::Object{{"conditions", conditions}});
+    Json::Object out{{"conditions", conditions}};
+    if (v.memory.as_given) out.push_back({"as_given", true});
+    if (!v.memory.overlaps.empty()) out.push_back({"overlaps", overlaps(v.memory)});
+    versions.emplace_back(std::move(out));
   }
   return Json::Object{{"versions", versions}};
 }
@@ -106,6 +116,20 @@ formats::JsonDocument json_section(const TenonFile& file, const char* name) {
   return formats::parse_json(file.section(name).span, file.subject() + ": " + name);
 }
 
+CallMemory read_memory(const JsonView& guards, size_t n_inputs) {
+  CallMemory memory;
+  if (auto as_given = guards.optional_field("as_given")) memory.as_given = as_given->boolean();
+  auto overlaps = guards.optional_field("overlaps");
+  if (!overlaps) return memory;
+  for (const JsonView& o : overlaps->items()) {
+    std::vector<JsonView> parts = o.items();
+    require(parts.size() == 3, ErrorCode::bad_file, "{}: expected two inputs and a distance", o);
+    memory.overlaps.push_back(
+        {parts[0].number_below(n_inputs), parts[1].number_below(n_inputs), parts[2].integer()});
+  }
+  return memory;
+}
+
 std::vector<SavedVersion> read_versions(const TenonFile& file, const formats::Pt2Program& program) {
   formats::JsonDocument plan = json_section(file, "plan"), guards = json_section(file, "guards");
   std::vector<JsonView> codes = plan.view().field("versions").items();
@@ -124,6 +148,7 @@ std::vector<SavedVersion> read_versions(const TenonFile& file, const formats::Pt
     }
     for (const JsonView& c : conditions[i].field("conditions").items())
       v.conditions.push_back(c.text());
+    v.memory = read_memory(conditions[i], program.inputs.size());
     v.artifact = reader.read(codes[i].field("artifact"));
   }
   return out;

@@ -15,6 +15,7 @@
 
 #include "formats/pt2/pt2_symbols.h"
 #include "graph/artifact.h"
+#include "model/shared_memory.h"
 
 #include <memory>
 #include <string>
@@ -28,6 +29,7 @@ struct SavedVersion {
   formats::Pt2SymbolValues hints;       ///< the sizes that it was compiled for, if others than
                                         ///< those of the archive
   std::vector<std::string> conditions;  ///< over the symbols of the imported graph
+  CallMemory memory;
   SavedArtifact artifact;
 };
 

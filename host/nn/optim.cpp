@@ -82,8 +82,8 @@ void Optimizer::add_group(const std::vector<Tensor>& parameters, double lr, doub
   Group group{
       {}, std::move(kinds), Hyper(lr, device), Hyper(momentum, device), new_op_unit_number()};
   for (const Tensor& p : parameters) {
-    require(p.defined() && p.is_leaf() && is_floating(p.dtype()),
-            "optimizer: expected floating leaves as parameters, found {}; pass what "
+    require(p.defined() && p.is_leaf() && (is_floating(p.dtype()) || is_complex(p.dtype())),
+            "optimizer: expected floating or complex leaves as parameters, found {}; pass what "
             "module.parameters() gives",
             p.defined() ? symbolic_text(p) : "an undefined tensor");
     require(known.insert(p.head()).second,
@@ -117,7 +117,9 @@ void Optimizer::update_as_unit(size_t g, const Tensor& parameter, const Tensor& 
     tensors.push_back(t);
   for (const Tensor& t : state) tensors.push_back(&t);
   OpUnit unit(group.number, tensors);
-  if (!unit.is_done()) update(g, parameter, grad, state);
+  if (unit.is_done()) return;
+  in_real_numbers(parameter, grad, state,
+                  [&](const Tensor& p, const Tensor& d, const auto& s) { update(g, p, d, s); });
 }
 
 void Optimizer::zero_grad(bool set_to_none) {

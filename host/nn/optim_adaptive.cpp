@@ -46,7 +46,7 @@ void Adagrad::add_param_group(const std::vector<Tensor>& parameters,
   require_at_least_zero("Adagrad", "initial_accumulator_value", options.initial_accumulator_value);
   add_group(parameters, options.lr, 0, {{"step", true}, {"sum"}});
   for (const Group::Slot& slot : groups().back().slots)
-    slot.state[1].fill_(options.initial_accumulator_value);
+    real_parts(slot.state[1]).fill_(options.initial_accumulator_value);
   options_.push_back(options);
 }
 

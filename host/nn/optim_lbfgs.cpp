@@ -175,7 +175,8 @@ Tensor LBFGS::flat_grad() const {
   std::vector<Tensor> parts;
   for (const Group::Slot& slot : groups().front().slots) {
     Tensor g = slot.parameter.grad();
-    parts.push_back((g.defined() ? g : zeros_like(slot.parameter.detach())).reshape({-1}));
+    if (!g.defined()) g = zeros_like(slot.parameter.detach());
+    parts.push_back(real_parts(g).reshape({-1}));
   }
   Tensor flat = cat(parts);
   return options_.maximize ? flat.neg() : flat;
@@ -184,8 +185,9 @@ Tensor LBFGS::flat_grad() const {
 void LBFGS::move_by(double t, const Tensor& direction) const {
   int64_t at = 0;
   for (const Group::Slot& slot : groups().front().slots) {
-    int64_t n = slot.parameter.numel();
-    slot.parameter.add_(narrow(direction, 0, at, n).reshape(slot.parameter.sizes()), t);
+    Tensor numbers = real_parts(slot.parameter);
+    int64_t n = numbers.numel();
+    numbers.add_(narrow(direction, 0, at, n).reshape(numbers.sizes()), t);
     at += n;
   }
 }
@@ -289,7 +291,7 @@ StateDict LBFGS::state_dict() const {
 void LBFGS::load_state_dict(const StateDict& state) {
   NoGradGuard no_grad;
   int64_t n = 0;
-  for (const Group::Slot& slot : groups().front().slots) n += slot.parameter.numel();
+  for (const Group::Slot& slot : groups().front().slots) n += real_parts(slot.parameter).numel();
   auto part = [&](const std::string& name, int64_t size) {
     auto at = state.find(name);
     require(at != state.end(), "LBFGS: the state has no {}; is it that of another optimizer?",

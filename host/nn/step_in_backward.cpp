@@ -65,7 +65,11 @@ struct ParameterUpdate final : autograd::LeafUpdate {
   void run(const Tensor& leaf, const Tensor& grad,
            const std::vector<Tensor>& tensors) const override {
     auto end = tensors.begin() + static_cast<ptrdiff_t>(state().size());
-    optimizer.update(group, leaf, grad, {tensors.begin(), end});
+    std::vector<Tensor> own(tensors.begin(), end);
+    if (!is_of_the_library(optimizer)) return optimizer.update(group, leaf, grad, own);
+    in_real_numbers(leaf, grad, own, [&](const Tensor& p, const Tensor& g, const auto& s) {
+      optimizer.update(group, p, g, s);
+    });
   }
 
   const std::vector<Tensor>& state() const { return optimizer.groups()[group].slots[slot].state; }

@@ -2,6 +2,8 @@
 // of another dtype, whose offsets and strides count other elements than those of the whole.
 #include "program.h"
 
+#include <tenon/optim/adaptive.h>
+
 namespace tenon::programs {
 namespace {
 
@@ -145,6 +147,32 @@ TENON_PROGRAM(ProductsOfAnyLength, 26) {
     Tensor c = complex(halves({2, n}), halves({2, n}, 1));
     run.log(pairs(product(c)), pairs(products(c)));
   }
+}
+
+template <class Optimizer, class Options>
+void train_complex_weights(Run& run, const Options& options) {
+  Tensor w = complex(row({0.5, 2, -0.5}), row({-1, 1, 0.75})).requires_grad_();
+  Tensor plain = row({1, 2}).requires_grad_();
+  Optimizer opt({w, plain}, options);
+  auto step = run.compile([&](const Tensor& x) {
+    opt.zero_grad();
+    Tensor loss = ((w * x).abs().square().sum() + plain.square().sum()) * 0.125;
+    loss.backward();
+    opt.step();
+    return loss.detach();
+  });
+  for (int i = 0; i < 5; ++i) {
+    Tensor loss = step(complex(row({1, -1, float(i)}), row({2, 0.5, -1})));
+    run.log((loss * 64).round(), (view_as_real(w.detach()) * 64).round());
+  }
+}
+
+TENON_PROGRAM(ComplexWeightsAreTrained, 16) {
+  train_complex_weights<optim::SGD>(run, optim::SGDOptions{.lr = 0.125, .momentum = 0.5});
+  train_complex_weights<optim::Adam>(run, optim::AdamOptions{.lr = 0.125, .amsgrad = true});
+  train_complex_weights<optim::RMSprop>(run, optim::RMSpropOptions{.lr = 0.125, .centered = true});
+  train_complex_weights<optim::Adagrad>(
+      run, optim::AdagradOptions{.lr = 0.125, .initial_accumulator_value = 0.5});
 }
 
 }  // namespace

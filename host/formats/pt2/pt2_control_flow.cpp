@@ -63,6 +63,7 @@ std::shared_ptr<Graph> Pt2Nodes::body(const Pt2Graph& source, const std::string&
     require(input.kind == Pt2Kind::tensor, ErrorCode::unsupported,
             "an operand of {} is not a tensor; numbers as operands are not supported", name);
     GraphValue value = nodes.tensor_value(source, input.text);
+    value.offset = 0;  // one at export, over symbols that nothing in here binds
     scope[input.text] = {body->add_input(std::move(value)), ValueKind::tensor, {}};
   }
   bind_shown_symbols(*body);

@@ -1,5 +1,6 @@
 // Control flow of archives: sub-graphs become bodies, and files that contradict themselves are
 // refused.
+#include "core/sym/shape_env.h"
 #include "formats/pt2/pt2_import.h"
 #include "graph/control_flow.h"
 #include "small_archive.h"
@@ -59,6 +60,17 @@ TEST_F(Pt2ControlFlow, WhatDoesNotFitIsRefused) {
   body->outputs.clear();
   node_of(p).inputs[0].value.graph = body;
   expect_refusal(p, "combine_graph gives 0 results, 1 values are carried", ErrorCode::bad_file);
+}
+
+// As torch.export writes it for results of a loop that a branch takes.
+TEST_F(Pt2ControlFlow, WhereOperandsLayAtExportMakesNoDifference) {
+  Pt2Program p = program("hop_cond");
+  auto body = std::make_shared<Pt2Graph>(*node_of(p).inputs[1].value.graph);
+  const Expr* open = as_expr(p.symbols->create_unbacked());
+  body->tensors.at(body->inputs[0].text).storage_offset = {.expr = open, .hint = {}};
+  node_of(p).inputs[1].value.graph = body;
+  ImportedModel model = import_pt2(p);
+  EXPECT_EQ(model.graph->subgraphs.size(), 2u);
 }
 
 TEST_F(Pt2ControlFlow, NumbersAsOperandsAreNotSupported) {

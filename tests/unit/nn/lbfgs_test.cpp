@@ -128,6 +128,24 @@ std::vector<std::string> case_names() {
 INSTANTIATE_TEST_SUITE_P(Recorded, Lbfgs, ::testing::ValuesIn(case_names()),
                          [](const auto& info) { return info.param; });
 
+TEST(LbfgsOfComplexNumbers, TakesThemAsPairs) {
+  Tensor pair = tensor({0.5F, -1.0F, 2.0F, 1.0F}).reshape({2, 2}).requires_grad_();
+  Tensor whole = view_as_complex(pair.detach().clone()).requires_grad_();
+  auto descend = [](const Tensor& parameter, auto pairs_of) {
+    optim::LBFGS optimizer({parameter}, {.lr = 0.5, .max_iter = 4});
+    for (int i = 0; i < 2; ++i)
+      optimizer.step([&] {
+        optimizer.zero_grad();
+        Tensor loss = (pairs_of(parameter) - 0.25).square().sum();
+        loss.backward();
+        return loss;
+      });
+  };
+  descend(pair, [](const Tensor& t) { return t; });
+  descend(whole, [](const Tensor& t) { return view_as_real(t); });
+  EXPECT_EQ(difference(view_as_real(whole.detach()), pair.detach(), 1e-6), "");
+}
+
 TEST(LbfgsErrors, LeaveTheParametersInPlace) {
   Problem problem("wolfe");
   problem.optimizer.step([&] { return problem(); });

@@ -111,6 +111,32 @@ TEST_P(Optimizers, StepLikeThoseOfPyTorch) {
   }
 }
 
+// Two weights, as the recordings have: pairs of numbers and complex numbers take the same steps.
+TEST_P(Optimizers, TakeComplexNumbersAsPairs) {
+  auto numbers = [](double from) {
+    Tensor pairs = (arange(12, Dtype::f32).reshape({3, 2, 2}) * 0.3 + from).sin();
+    return std::vector{pairs.slice(0, 1), pairs.slice(0, 0, 1)};
+  };
+  std::vector<Tensor> pairs, wholes;
+  for (const Tensor& t : numbers(0)) {
+    pairs.push_back(t.clone().requires_grad_());
+    wholes.push_back(view_as_complex(t.clone()).requires_grad_());
+  }
+  auto with_pairs = optimizers().at(GetParam())(pairs);
+  auto with_wholes = optimizers().at(GetParam())(wholes);
+  for (int step = 0; step < 3; ++step) {
+    std::vector<Tensor> grads = numbers(step + 1);
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      pairs[i].set_grad(grads[i].clone());
+      wholes[i].set_grad(view_as_complex(grads[i].clone()));
+    }
+    with_pairs->step();
+    with_wholes->step();
+    for (size_t i = 0; i < pairs.size(); ++i)
+      EXPECT_EQ(difference(view_as_real(wholes[i].detach()), pairs[i].detach(), 1e-6), "");
+  }
+}
+
 TEST_P(Optimizers, GoOnFromASavedState) {
   std::vector<Tensor> parameters = start_parameters(recorded_optim());
   auto optimizer = optimizers().at(GetParam())(parameters);
@@ -206,7 +232,7 @@ TEST(OptimizerMessages, SayWhichParameterIsWrong) {
             }),
             "optimizer: parameter number 1 (f32[2]) is there twice; each belongs to one group");
   EXPECT_EQ(message_of([&] { optim::SGD({leaf * 2}); }),
-            "optimizer: expected floating leaves as parameters, found f32[2]; pass what "
+            "optimizer: expected floating or complex leaves as parameters, found f32[2]; pass what "
             "module.parameters() gives");
   EXPECT_EQ(message_of([&] { optim::SGD(std::vector<Tensor>{}); }),
             "optimizer: expected parameters, found an empty list");
