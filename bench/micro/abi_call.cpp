@@ -2,6 +2,7 @@
 // same: four tensors in, one out. What is between the two is what the border costs.
 #include "backend/abi/bridge.h"
 #include "backend/backend.h"
+#include "backend/compile/call_backend.h"
 #include "backend/compile/plugin_artifact.h"
 #include "backend/find/discover.h"
 #include "backend/life/load.h"
@@ -54,10 +55,12 @@ tn_artifact in_table = {&table, nullptr};
 
 std::shared_ptr<Artifact> through_plugin() {
   prepare_gate();  // as loading a plugin does
-  static LoadedPlugin plugin(std::make_shared<FoundPlugin>());
+  static const LoadedPlugin plugin(std::make_shared<FoundPlugin>());
+  static const BackendManifest manifest;
+  static const tn_backend functions{};
   CompileRequest request;
   request.graph = parse_graph(four_inputs);
-  return plugin_artifact(&in_table, plugin, "bench", request);
+  return plugin_artifact(&in_table, {plugin, manifest, functions}, {.backend = "bench"}, request);
 }
 
 void run(benchmark::State& state, Artifact& artifact) {

@@ -243,8 +243,9 @@ CompileRequest request_for_loader(const std::string& maker, const CompileRequest
 
 }  // namespace
 
-std::shared_ptr<Artifact> load_with_backend(const std::string& name, const CompileRequest& request,
-                                            std::string_view bytes) {
+std::shared_ptr<Artifact> load_with_backend(const SavedArtifact& saved,
+                                            const CompileRequest& request) {
+  const std::string& name = saved.backend;
   std::optional<BackendChoice> choice = loader_of(name, *request.graph);
   if (!choice) {
     std::string why;
@@ -256,7 +257,7 @@ std::shared_ptr<Artifact> load_with_backend(const std::string& name, const Compi
                 "looked for",
                 name, why));
   }
-  return load_with_plugin(*choice, request_for_loader(name, request, choice->manifest()), bytes);
+  return load_with_plugin(*choice, request_for_loader(name, request, choice->manifest()), saved);
 }
 
 void check_trusted_code(const std::string& path, int descriptor) {

@@ -102,11 +102,11 @@ void check_backend_options(const std::string& backend, const std::string& mode,
 std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
                                                const CompileRequest& request);
 
-/// What a plugin saved, as code again: a backend whose manifest says that it loads those of `name`
-/// is asked first, then `name` itself. Throws BackendError where neither is installed, or where the
-/// code cannot run here.
-std::shared_ptr<Artifact> load_with_backend(const std::string& name, const CompileRequest& request,
-                                            std::string_view bytes);
+/// What a plugin saved, as code again: a backend whose manifest says that it loads those of
+/// `saved.backend` is asked first, then that one itself, unless its fingerprint is another one by
+/// now. Throws BackendError where neither is installed, or where the code cannot run here.
+std::shared_ptr<Artifact> load_with_backend(const SavedArtifact& saved,
+                                            const CompileRequest& request);
 
 /// Throws BackendError unless the file at `path`, open as `descriptor`, may hold code for this
 /// process: the rules of plugins.trust, as for plugins. What is mapped afterwards must be mapped

@@ -117,8 +117,13 @@ const Expr* GraphCache::condition_of(const std::string& text) const {
   return condition;
 }
 
-// Whether it holds for the sizes that this compile was asked for with.
+// Whether it holds for the sizes that this compile was asked for with, and for the flags that the
+// plugin read.
 bool GraphCache::serves(const CacheEntry& entry) const {
+  auto is_as_then = [](const KeptCode& kept) {
+    return !kept.code || changed_flag(*kept.code).empty();
+  };
+  if (!std::ranges::all_of(entry.codes, is_as_then)) return false;
   return std::ranges::all_of(entry.conditions, [&](const std::string& text) {
     const Expr* condition = condition_of(text);
     if (condition->is_constant()) return condition->is_true();

@@ -13,6 +13,11 @@ namespace tenon {
 
 struct SavedPart;
 
+/// A flag of the host that a plugin read while it compiled, and what it was (config::value_text).
+struct FlagRead {
+  std::string key, value;
+};
+
 /// A compiled graph as data: what another process makes it from again.
 struct SavedArtifact {
   enum class Kind : uint8_t {
@@ -25,6 +30,8 @@ struct SavedArtifact {
   Kind kind = Kind::interpreter;
   std::shared_ptr<const Graph> graph;    ///< what was compiled
   std::string backend;                   ///< of kind plugin
+  std::string fingerprint;               ///< of kind plugin, as a digest; empty: not known
+  std::vector<FlagRead> flags;           ///< of kind plugin: what its code depends on
   std::vector<uint32_t> mutated_inputs;  ///< that a plugin's code writes
   std::string bytes;
   std::vector<SavedPart> parts;

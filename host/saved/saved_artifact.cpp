@@ -9,6 +9,9 @@
 #include "core/error.h"
 #include "graph/dependencies.h"
 
+#include <tenon/config.h>
+#include <tenon/plugin.h>
+
 #include <algorithm>
 
 namespace tenon {
@@ -22,6 +25,12 @@ namespace {
 
 constexpr std::string_view kind_names[] = {"interpreter", "plugin", "functional", "pieces",
                                            "bodies"};
+
+Json::Object flags_json(const std::vector<FlagRead>& flags) {
+  Json::Object out;
+  for (const FlagRead& flag : flags) out.push_back({flag.key, flag.value});
+  return out;
+}
 
 }  // namespace
 
@@ -37,6 +46,8 @@ Json::Object ArtifactWriter::code(const SavedArtifact& saved) {
   Json::Object out{{"kind", kind_names[static_cast<size_t>(saved.kind)]}};
   if (saved.kind == Kind::plugin) {
     out.push_back({"backend", saved.backend});
+    out.push_back({"fingerprint", saved.fingerprint});
+    if (!saved.flags.empty()) out.push_back({"flags", flags_json(saved.flags)});
     out.push_back({"mutated_inputs", formats::json_list(saved.mutated_inputs)});
     out.push_back({"code", int64_t{n_codes_}});
     sections_.add_owned(message("code/{}", n_codes_++), saved.bytes);
@@ -89,6 +100,11 @@ SavedArtifact ArtifactReader::code(const JsonView& view) {
   out.kind = static_cast<Kind>(known - std::begin(kind_names));
   if (out.kind == Kind::plugin) {
     out.backend = view.field("backend").text();
+    if (auto fingerprint = view.optional_field("fingerprint"))
+      out.fingerprint = fingerprint->text();
+    if (auto flags = view.optional_field("flags"))
+      for (const auto& [key, value] : flags->members())
+        out.flags.push_back({std::string(key), value.text()});
     out.mutated_inputs = view.field("mutated_inputs").numbers_below(no_value);
     out.bytes = as_text(section_(message("code/{}", view.field("code").integer())).span);
   }
@@ -190,7 +206,33 @@ std::shared_ptr<Artifact> load(const SavedArtifact& saved, const std::shared_ptr
   return load_code(saved, request, subject);
 }
 
+// A flag may be the option of a backend that is not installed any more.
+std::string value_now(const std::string& key) {
+  try {
+    return config::value_text(config::get(key));
+  } catch (const UserError&) {
+    return "unknown";
+  }
+}
+
+void check_flags(const SavedArtifact& saved, const std::string& subject) {
+  std::string changed = changed_flag(saved);
+  if (!changed.empty())
+    throw BackendError(ErrorCode::backend_compiler_failed, TN_FAILED_PRECONDITION,
+                       message("{}: {}; set it so, or compile again", subject, changed));
+}
+
 }  // namespace
+
+std::string changed_flag(const SavedArtifact& saved) {
+  for (const FlagRead& flag : saved.flags)
+    if (std::string now = value_now(flag.key); now != flag.value)
+      return message("backend {} compiled with {} = {}, which is {} now", saved.backend, flag.key,
+                     flag.value, now);
+  for (const SavedPart& part : saved.parts)
+    if (std::string changed = changed_flag(part.code); !changed.empty()) return changed;
+  return {};
+}
 
 std::shared_ptr<Artifact> load_code(const SavedArtifact& saved, const CompileRequest& request,
                                     const std::string& subject) {
@@ -198,7 +240,8 @@ std::shared_ptr<Artifact> load_code(const SavedArtifact& saved, const CompileReq
     case Kind::interpreter:
       return as_fallback(interpreter_artifact(request.graph), *request.graph);
     case Kind::plugin:
-      return load_with_backend(saved.backend, request, saved.bytes);
+      check_flags(saved, subject);
+      return load_with_backend(saved, request);
     case Kind::pieces:
       return load_pieces(saved, request.graph, subject);
     case Kind::bodies:

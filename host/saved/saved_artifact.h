@@ -61,7 +61,10 @@ class ArtifactReader {
 /// file in errors. Throws UserError bad_file, BackendError.
 std::shared_ptr<Artifact> load_artifact(const SavedArtifact& saved, size_t n_inputs,
                                         size_t n_outputs, const std::string& subject);
-/// Code without effects around it, for the graph of `request`.
+/// Which flag that the plugins read when they compiled the code is another one now; "" where none.
+std::string changed_flag(const SavedArtifact& saved);
+/// Code without effects around it, for the graph of `request`. Throws BackendError where a flag has
+/// changed that decided it.
 std::shared_ptr<Artifact> load_code(const SavedArtifact& saved, const CompileRequest& request,
                                     const std::string& subject);
 

@@ -25,7 +25,8 @@ struct Inductor : Backend {
                                              std::string_view bytes) {
     return with_disassembler(inductor::load_executable(request, bytes));
   }
-  std::string fingerprint() { return inductor::fingerprint(); }
+  // Code may be for another processor than this one: what it needs, loading it checks.
+  std::string fingerprint() { return inductor::maker(); }
 
  private:
   static std::unique_ptr<inductor::Executable> with_disassembler(

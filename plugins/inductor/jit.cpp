@@ -160,9 +160,11 @@ CodeOptions code_options(std::string_view cpu, int64_t vector_bits) {
   return out;
 }
 
+std::string maker() { return tenon::plugin::text("llvm {}", LLVM_VERSION_STRING); }
+
 std::string fingerprint() {
   const CodeOptions& o = native_options();
-  return tenon::plugin::text("llvm {} cpu {} features {}", LLVM_VERSION_STRING, o.cpu, o.features);
+  return tenon::plugin::text("{} cpu {} features {}", maker(), o.cpu, o.features);
 }
 
 void require_well_formed(const llvm::Module& module, const std::string& function) {

@@ -15,7 +15,9 @@ namespace inductor {
 /// of one that has no more), in vectors of `vector_bits` at most (0: the widest). Throws `error`
 /// (TN_INVALID_ARGUMENT) for what cannot run here.
 CodeOptions code_options(std::string_view cpu, int64_t vector_bits);
-/// What makes object code useless elsewhere: versions, processor, features.
+/// Who makes object code: "llvm 19.1.7".
+std::string maker();
+/// What makes object code for this machine useless elsewhere: its maker, processor, features.
 std::string fingerprint();
 
 /// Throws `error` where a function is not valid LLVM IR, which would end in the code generator.

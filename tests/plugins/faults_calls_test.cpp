@@ -232,8 +232,8 @@ TEST(Contract, EmptyPointersAreNoArtifacts) {
   EXPECT_EQ(compile_error("fault_breaks_pointer"), expected);
   CompileRequest request;
   request.graph = parse_graph(doubled);
-  EXPECT_EQ(told_by([&] { load_with_backend("fault_breaks_pointer", request, "bytes"); }),
-            expected);
+  SavedArtifact saved{.kind = SavedArtifact::Kind::plugin, .backend = "fault_breaks_pointer"};
+  EXPECT_EQ(told_by([&] { load_with_backend(saved, request); }), expected);
   expect_the_rest_works();
 }
 
@@ -263,6 +263,62 @@ TEST(Contract, ShapesAreCheckedWhereTheFlagAsksForIt) {
       call_error("fault_breaks_shape"),
       "BackendCallFailed: backend fault_breaks_shape: P23 {dir}/tenon_fault_breaks_contract.so: "
       "output 0 (%y) has shape [5, 3], the graph says [4, 3]; run `tenon plugin check` on it");
+  expect_the_rest_works();
+}
+
+namespace {
+
+std::string error_of_strides(const std::string& graph, Stage stage) {
+  CompileRequest request;
+  request.graph = parse_graph(graph);
+  request.stage = stage;
+  auto artifact = compile_with_backend("fault_breaks_strides", request);
+  return told_by([&] { called(*artifact, ones_4_3()); });
+}
+
+}  // namespace
+
+// What other code goes on with lies as the graph says, whoever asks.
+TEST(Contract, OutputsHaveTheStridesOfTheGraph) {
+  know({"breaks_contract"});
+  std::string expected =
+      "BackendCallFailed: backend fault_breaks_strides: P23 "
+      "{dir}/tenon_fault_breaks_contract.so: output 0 (%y) has strides [1, 4], the graph says [3, "
+      "1]; run `tenon plugin check` on it";
+  std::string graph(doubled);
+  EXPECT_EQ(error_of_strides(graph, Stage::inference), expected);
+  EXPECT_EQ(error_of_strides(graph, Stage::captured), "no error");
+  std::string turned = replaced(graph, "f32[4, 3]", "f32[4, 3] strides [1, 4]");
+  EXPECT_EQ(error_of_strides(turned, Stage::inference), "no error");
+  auto patch = config::patch({{"plugins.check_calls", true}});
+  EXPECT_EQ(error_of_strides(graph, Stage::captured), expected);
+  expect_the_rest_works();
+}
+
+TEST(Contract, OutputsLieApartWhereTheFlagAsksForIt) {
+  know({"breaks_contract"});
+  std::string graph = replaced(std::string(doubled), "  output %y\n",
+                               "  %z: f32[4, 3] = aten.neg.default(%x)\n  output %y, %z\n");
+  auto error_of = [&](const std::string& backend) {
+    auto artifact = compiled(backend, graph);
+    Tensor x = ones_4_3();
+    return told_by([&] {
+      detail::TensorHead* inputs[] = {x.head()};
+      std::vector<Tensor> outputs(2);
+      artifact->call(inputs, {}, outputs);
+    });
+  };
+  EXPECT_EQ(error_of("fault_breaks_twice"), "no error");
+  EXPECT_EQ(error_of("fault_breaks_over"), "no error");
+  auto patch = config::patch({{"plugins.check_calls", true}});
+  EXPECT_EQ(error_of("fault_breaks_twice"),
+            "BackendCallFailed: backend fault_breaks_twice: P23 "
+            "{dir}/tenon_fault_breaks_contract.so: output 0 (%y) and output 1 (%z) share memory, "
+            "the graph keeps them apart; run `tenon plugin check` on it");
+  EXPECT_EQ(error_of("fault_breaks_over"),
+            "BackendCallFailed: backend fault_breaks_over: P23 "
+            "{dir}/tenon_fault_breaks_contract.so: output 0 (%y) shares memory with input 0 (%x), "
+            "the graph keeps them apart; run `tenon plugin check` on it");
   expect_the_rest_works();
 }
 

@@ -389,7 +389,7 @@ TEST_P(Ts, ProgramsGoThroughText) {
   std::string text = text_of(*code);
   EXPECT_TRUE(text.starts_with("program 3 ")) << text.substr(0, 40);
   for (unsigned char c : text) ASSERT_TRUE(c == '\n' || (c >= 32 && c < 127)) << int{c};
-  auto again = load_with_backend(GetParam(), request, text);
+  auto again = load_with_backend(code->save(), request);
   EXPECT_EQ(text_of(*again), text);
   for (int64_t rows : {4, 33}) EXPECT_EQ(run(*again, inputs_of(rows)), run(*code, inputs_of(rows)));
 }
@@ -397,12 +397,17 @@ TEST_P(Ts, ProgramsGoThroughText) {
 TEST_P(Ts, DamagedTextIsRefused) {
   auto graph = parse_graph(layers);
   CompileRequest request = request_for(graph);
-  std::string text = text_of(*compile_with_backend(GetParam(), request));
+  SavedArtifact saved = compile_with_backend(GetParam(), request)->save();
+  const std::string text = saved.bytes;
+  auto load = [&](std::string bytes) {
+    saved.bytes = std::move(bytes);
+    return load_with_backend(saved, request);
+  };
   for (size_t at : {size_t{9}, size_t{60}, text.size() / 2, text.size() - 2}) {
     std::string other = text;
     other[at] = other[at] == '7' ? '8' : '7';
-    EXPECT_THROW(load_with_backend(GetParam(), request, other), Error) << at;
-    EXPECT_THROW(load_with_backend(GetParam(), request, text.substr(0, at)), Error) << at;
+    EXPECT_THROW(load(other), Error) << at;
+    EXPECT_THROW(load(text.substr(0, at)), Error) << at;
   }
 }
 

@@ -34,8 +34,7 @@ struct OpFunctions {
     tn_status* status = plugin             ? call_plugin(plugin->net, what, f)
                         : is_gate_closed() ? status_of_closed_gate()
                                            : f();
-    if (status)
-      throw_status(status, ErrorCode::backend_call_failed, message("{} of op {}", what, name));
+    if (status) throw_of_call(status, message("{} of op {}", what, name));
   }
   /// A tensor that the plugin gave.
   Tensor take(tn_tensor* t) const {

@@ -15,6 +15,7 @@
 
 #include <tenon/config.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <mutex>
@@ -76,12 +77,17 @@ const std::string& kept_text(std::string text) {
   return *texts->insert(std::move(text)).first;
 }
 
-// A flag of the host; each that is read joins the cache key of the compilation, if there is one.
+void note_read(tn_ctx& ctx, std::string_view key, const config::Value& value) {
+  if (std::ranges::find(ctx.flags_read, key, &FlagRead::key) == ctx.flags_read.end())
+    ctx.flags_read.push_back({std::string(key), config::value_text(value)});
+}
+
+// A flag of the host; code that is kept on disk serves only where those that were read are the same.
 template <class T, class Out>
 tn_status* get_flag(tn_ctx* ctx, tn_str key, Out* out) {
   return guarded([&] {
     T value = config::get_as<T>(view_of(key));
-    if (ctx) ctx->config_keys.emplace_back(view_of(key));
+    if (ctx) note_read(*ctx, view_of(key), value);
     if constexpr (!std::is_same_v<T, std::string>)
       *out = static_cast<Out>(value);
     else if (ctx)

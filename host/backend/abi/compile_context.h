@@ -26,7 +26,7 @@ struct tn_ctx {
   const tenon::CacheScope* cache = nullptr;  ///< null: nothing is kept on disk
   tn_options options;
   std::vector<const tenon::Expr*> guards;        ///< asked for by the plugin
-  std::vector<std::string> config_keys;          ///< read by the plugin: part of the cache key
+  std::vector<tenon::FlagRead> flags_read;       ///< by the plugin: kept beside what it saves
   std::deque<std::unique_ptr<tn_graph>> graphs;  ///< made for it: extract, decompose
   std::deque<std::string> strings;
 };

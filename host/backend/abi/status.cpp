@@ -2,12 +2,22 @@
 #include "backend/abi/status.h"
 
 #include <atomic>
+#include <utility>
 
 namespace tenon {
 
 namespace {
 
 std::atomic<int64_t> statuses{0};
+
+/// What the program threw and no status tells of any more: plugins make statuses of their own of
+/// those that they get.
+struct Cause {
+  int32_t code = TN_OK;
+  std::string text;
+  std::exception_ptr what;
+};
+thread_local Cause last_cause;
 
 }  // namespace
 
@@ -28,10 +38,34 @@ void free_status(tn_status* status) noexcept {
   if (!status || status->is_static) return;
   if (status->holder) status->holder->add_held(Held::status, -1);
   statuses.fetch_sub(1, std::memory_order_relaxed);
+  if (status->cause) last_cause = {status->code, std::move(status->text), std::move(status->cause)};
   delete status;
 }
 
 int64_t live_statuses() noexcept { return statuses.load(std::memory_order_relaxed); }
+
+tn_status* status_of(const Error& error) noexcept {
+  last_cause = {};
+  return make_status(status_code_of(error), error.what());
+}
+
+tn_status* status_with_cause(int32_t code, std::string_view text) noexcept {
+  tn_status* status = make_status(code, text);
+  if (!status->is_static) status->cause = std::current_exception();
+  return status;
+}
+
+void throw_cause(tn_status* status) {
+  std::exception_ptr cause;
+  if (!status->is_static) cause = std::exchange(status->cause, nullptr);
+  Cause last = std::exchange(last_cause, {});
+  bool is_last =
+      last.what && last.code == status->code && status->text.find(last.text) != std::string::npos;
+  if (!cause && is_last) cause = std::move(last.what);
+  if (!cause) return;
+  free_status(status);
+  std::rethrow_exception(std::move(cause));
+}
 
 int32_t status_code_of(const Error& error) {
   if (const auto* backend = dynamic_cast<const BackendError*>(&error)) return backend->status();
@@ -57,8 +91,12 @@ void throw_status(tn_status* status, ErrorCode code, std::string_view what) {
   throw error;
 }
 
-void throw_about_values(tn_status* status, std::string_view who, ErrorCode code) {
-  UserError error(code, message("{} ({})", status->text, who));
+void throw_of_call(tn_status* status, std::string_view who) {
+  bool is_argument = status->code == TN_INVALID_ARGUMENT || status->code == TN_OUT_OF_RANGE;
+  if (!is_argument && status->code != TN_UNIMPLEMENTED)
+    throw_status(status, ErrorCode::backend_call_failed, who);
+  UserError error(is_argument ? ErrorCode::invalid_argument : ErrorCode::unsupported,
+                  message("{} ({})", status->text, who));
   free_status(status);
   throw error;
 }

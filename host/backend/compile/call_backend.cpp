@@ -87,8 +87,11 @@ std::shared_ptr<Artifact> compile_whole(const PluginBackend& backend, AbiRequest
   }
   if (status) throw_status(status, ErrorCode::backend_compiler_failed, message("backend {}", name));
   if (!backend.plugin.has_compiled.exchange(true)) expect_shutdown();
+  SavedArtifact origin{.backend = name};
+  if (backend.cache) origin.fingerprint = backend.cache->said;
+  origin.flags = request.ctx.flags_read;
   std::shared_ptr<Artifact> out =
-      plugin_artifact(artifact, backend.plugin, name, *request.ctx.request);
+      plugin_artifact(artifact, backend, std::move(origin), *request.ctx.request);
   if (has_both_modes(*request.ctx.request) && !request.follows_modes())
     return compile_in_caller_mode(backend, request);
   out->guards = request.ctx.guards;
@@ -145,8 +148,21 @@ std::shared_ptr<Artifact> compile_single_op(const BackendChoice& choice,
   return compile_whole(backend, rq);
 }
 
+// The fingerprint is the maker's: who loads the code of others judges it by its bytes.
+static void check_fingerprint(const PluginBackend& backend, const SavedArtifact& saved) {
+  const std::string& name = backend.manifest.name;
+  bool is_judged = name == saved.backend && !saved.fingerprint.empty();
+  if (!is_judged || (backend.cache && backend.cache->said == saved.fingerprint)) return;
+  throw BackendError(
+      ErrorCode::backend_compiler_failed, TN_FAILED_PRECONDITION,
+      message(
+          "backend {}: load: its fingerprint {}, so what it saved cannot be used; compile again",
+          name, backend.cache ? "is another one than when the code was saved" : "failed"));
+}
+
 std::shared_ptr<Artifact> load_with_plugin(const BackendChoice& choice,
-                                           const CompileRequest& request, std::string_view bytes) {
+                                           const CompileRequest& request,
+                                           const SavedArtifact& saved) {
   const LoadedPlugin& plugin = load_plugin(plugin_catalog(), choice.plugin);
   PluginBackend backend{plugin, choice.manifest(), table_of(plugin, choice.manifest())};
   const std::string& name = backend.manifest.name;
@@ -155,19 +171,20 @@ std::shared_ptr<Artifact> load_with_plugin(const BackendChoice& choice,
                        message("backend {} of {} loads no saved code", name, plugin.path));
   // What is not in the saved code, such as plans of libraries, the backend may have kept there.
   backend.cache = cache_scope_of(backend);
+  check_fingerprint(backend, saved);
   AbiRequest rq(backend.manifest, plugin.name, request, backend.cache);
   tn_artifact* artifact = nullptr;
   tn_status* status = nullptr;
   {
     auto lock = backend.lock();
     status = call_plugin(plugin.net, message("load of backend {}", name), [&] {
-      return backend.table.load(backend.table.self, &rq.abi, str_of(bytes), &artifact);
+      return backend.table.load(backend.table.self, &rq.abi, str_of(saved.bytes), &artifact);
     });
   }
   if (status)
     throw_status(status, ErrorCode::backend_compiler_failed, message("backend {}: load", name));
   if (!plugin.has_compiled.exchange(true)) expect_shutdown();
-  std::shared_ptr<Artifact> out = plugin_artifact(artifact, plugin, name, request);
+  std::shared_ptr<Artifact> out = plugin_artifact(artifact, backend, saved, request);
   log_code(name, request, *out);
   return out;
 }

@@ -34,9 +34,10 @@ std::shared_ptr<Artifact> compile_single_op(const BackendChoice& choice,
                                             const CompileRequest& request);
 
 /// Loads the plugin where it is not yet, and what it or its like has saved for the request. Throws
-/// BackendError. Any thread.
+/// BackendError, also where the backend saved it under another fingerprint. Any thread.
 std::shared_ptr<Artifact> load_with_plugin(const BackendChoice& choice,
-                                           const CompileRequest& request, std::string_view bytes);
+                                           const CompileRequest& request,
+                                           const SavedArtifact& saved);
 
 /// Calls the backend's compile; a graph that it declines goes to its fallback.
 std::shared_ptr<Artifact> compile_whole(const PluginBackend& backend, AbiRequest& request);

@@ -152,6 +152,7 @@ CompiledPiece PieceCompiler::compile_piece(Extractor& extractor, const GraphPiec
     report::counter("backend.regions").add();
     report::counter("backend.region_nodes").add(static_cast<int64_t>(piece.nodes.size()));
     AbiRequest rq(backend_.manifest, backend_.plugin.name, request, backend_.cache);
+    rq.ctx.flags_read = request_.ctx.flags_read;  // decided which nodes are here
     DeclineObserver observer;
     out.artifact = compile_whole(backend_, rq);
     if (observer.declined().empty())

@@ -15,9 +15,9 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <optional>
-#include <set>
 
 namespace tenon {
 
@@ -71,6 +71,16 @@ bool has_bodies(const Graph& graph) {
                              [](const Node& node) { return is_control_flow(entry_of(node.op)); });
 }
 
+using Ordered = std::vector<uint32_t>;
+
+void unite(Ordered& all, const Ordered& others) {
+  if (std::ranges::includes(all, others)) return;
+  Ordered both;
+  both.reserve(all.size() + others.size());
+  std::ranges::set_union(all, others, std::back_inserter(both));
+  all = std::move(both);
+}
+
 /// The inputs that a value's history leads to, as far as rules of the host tell.
 class Histories {
  public:
@@ -80,20 +90,20 @@ class Histories {
     for (const Node& node : graph.nodes())
       if (!custom_op_of(entry_of(node.op))) visit(node);
   }
-  std::vector<uint32_t> of(ValueId v) const { return {inputs_[v].begin(), inputs_[v].end()}; }
+  const Ordered& of(ValueId v) const { return inputs_[v]; }
 
  private:
   bool needs(ValueId v) const { return graph_.value(v).flags.requires_grad; }
 
   void visit(const Node& node) {
     const OpEntry& op = entry_of(node.op);
-    std::set<uint32_t> all;
+    Ordered all;
     auto add = [&](const Value& a) {
-      for_each_value(a, [&](ValueId v) { all.insert(inputs_[v].begin(), inputs_[v].end()); });
+      for_each_value(a, [&](ValueId v) { unite(all, inputs_[v]); });
       return false;
     };
     auto lead = [&](ValueId v) {
-      if (needs(v)) inputs_[v].insert(all.begin(), all.end());
+      if (needs(v)) unite(inputs_[v], all);
     };
     for (uint32_t r = 0; r < node.n_results; ++r) {
       all.clear();
@@ -107,7 +117,7 @@ class Histories {
   }
 
   const Graph& graph_;
-  std::vector<std::set<uint32_t>> inputs_;  // by value
+  std::vector<Ordered> inputs_;  // by value
 };
 
 }  // namespace
@@ -122,6 +132,9 @@ CallContract::CallContract(const CompileRequest& request)
     : graph_(request.graph), checking_(config::flags().plugins.check_calls) {
   bool captured = request.stage == Stage::captured && request.grad_enabled;
   bool tells_history = captured && !has_bodies(*graph_);
+  // What a forward keeps for its backward may lie as the backend likes.
+  size_t n_saved = request.stage == Stage::forward ? request.n_saved : 0;
+  size_t n_laid_out = request.stage == Stage::captured ? 0 : graph_->outputs().size() - n_saved;
   std::optional<Histories> histories;
   if (tells_history) histories.emplace(*graph_);
   for (ValueId id : graph_->outputs()) {
@@ -131,8 +144,9 @@ CallContract::CallContract(const CompileRequest& request)
     const GraphValue& value = graph_->value(id);
     e.dtype = static_cast<int32_t>(value.meta.dtype);
     e.rank = static_cast<int32_t>(value.meta.sizes.size());
+    if (expected_.size() <= n_laid_out) expect_strides(e, value.meta);
     if (tells_history && value.flags.requires_grad) e.depends = histories->of(id);
-    if (!e.depends.empty()) e.flags = TN_T_REQUIRES_GRAD;
+    if (!e.depends.empty()) e.flags |= TN_T_REQUIRES_GRAD;
   }
   for (ValueId id : graph_->inputs())
     grad_ = grad_ || (captured && graph_->value(id).flags.requires_grad);
@@ -140,6 +154,22 @@ CallContract::CallContract(const CompileRequest& request)
   AliasClasses classes(*graph_);
   for (ValueId id : graph_->inputs()) written_.push_back(classes.is_written(id));
   for (uint32_t input : request.mutated_inputs) written_[input] = true;
+  for (size_t i = 0; i < graph_->outputs().size(); ++i) {
+    ValueId id = graph_->outputs()[i];
+    bool is_alias = i < request.aliased_outputs.size() && request.aliased_outputs[i] != no_value;
+    bool is_made = id != no_value && !is_alias && !classes.is_external(id);
+    made_memory_.push_back(is_made ? classes.of(id) : no_value);
+  }
+}
+
+// Strides that only symbols tell are compared under plugins.check_calls.
+void CallContract::expect_strides(Expected& e, const TensorMeta& meta) const {
+  auto is_same = [](const SymInt& a, const SymInt& b) { return a.word() == b.word(); };
+  if (std::ranges::equal(meta.strides, contiguous_strides(list_of(meta.sizes)), is_same)) {
+    e.flags |= TN_T_CONTIGUOUS;
+  } else if (!list_of(meta.strides).is_symbolic()) {
+    for (const SymInt& stride : meta.strides) e.strides.push_back(stride.guard_int());
+  }
 }
 
 std::string CallContract::input_name(size_t input) const {
@@ -150,6 +180,32 @@ std::string CallContract::output_name(size_t output) const {
   return named("output", output, graph_->value(graph_->outputs()[output]));
 }
 
+// Where a dimension has one element its stride says nothing, and without elements none does.
+std::string CallContract::stride_problem(size_t output, const tn_tensor& t,
+                                         std::span<const int64_t> expected) const {
+  bool fits = t.numel == 0;
+  for (size_t d = 0; d < expected.size() && !fits; ++d)
+    if (t.sizes[d] != 1 && t.strides[d] != expected[d])
+      return message("{} has strides {}, the graph says {}", output_name(output),
+                     sizes_text({t.strides, expected.size()}), sizes_text(expected));
+  return {};
+}
+
+// What is wrong with an output, but for its history.
+std::string CallContract::output_problem(size_t i, const tn_tensor* t) const {
+  const Expected& e = expected_[i];
+  if (!t) return message("the call succeeded and left {} NULL", output_name(i));
+  if (t->dtype != e.dtype)
+    return message("{} has dtype {}, the graph says {}", output_name(i), dtype_text(t->dtype),
+                   dtype_text(e.dtype));
+  if (t->ndim != e.rank)
+    return message("{} has {} dimensions, the graph says {}", output_name(i), t->ndim, e.rank);
+  if (!(e.flags & TN_T_CONTIGUOUS)) return stride_problem(i, *t, e.strides);
+  std::vector<int64_t> contiguous(e.rank, 1);
+  for (int32_t d = e.rank - 1; d-- > 0;) contiguous[d] = contiguous[d + 1] * t->sizes[d + 1];
+  return stride_problem(i, *t, contiguous);
+}
+
 std::string CallContract::problem(std::span<tn_tensor* const> outputs,
                                   std::span<detail::TensorHead* const> inputs) const {
   auto needs_gradient = [&](uint32_t i) { return inputs[i] && share(inputs[i]).requires_grad(); };
@@ -157,12 +213,7 @@ std::string CallContract::problem(std::span<tn_tensor* const> outputs,
     const Expected& e = expected_[i];
     const tn_tensor* t = outputs[i];
     if (fits(e, t)) continue;
-    if (!t) return message("the call succeeded and left {} NULL", output_name(i));
-    if (t->dtype != e.dtype)
-      return message("{} has dtype {}, the graph says {}", output_name(i), dtype_text(t->dtype),
-                     dtype_text(e.dtype));
-    if (t->ndim != e.rank)
-      return message("{} has {} dimensions, the graph says {}", output_name(i), t->ndim, e.rank);
+    if (std::string problem = output_problem(i, t); !problem.empty()) return problem;
     if (!thread_modes.grad_enabled) continue;                       // nothing has a history then
     if (std::ranges::none_of(e.depends, needs_gradient)) continue;  // they need none any more
     if (share(static_cast<detail::TensorHead*>(const_cast<tn_tensor*>(t))).requires_grad())
@@ -185,10 +236,35 @@ std::string CallContract::shape_problem(std::span<tn_tensor* const> outputs,
     if (!std::equal(found.begin(), found.end(), expected.begin()))
       return message("{} has shape {}, the graph says {}", output_name(i), sizes_text(found),
                      sizes_text(expected));
+    std::span<const int64_t> strides(t.strides, static_cast<size_t>(t.ndim));
+    if (std::string problem = stride_problem(i, t, expected_sizes(meta.strides, values, strides));
+        !problem.empty())
+      return problem;
     if (t.device_type != static_cast<int32_t>(meta.device.type))
       return message("{} is on {}, the graph says {}", output_name(i),
                      to_text(Device(static_cast<DeviceType>(t.device_type), t.device_index)),
                      to_text(meta.device));
+  }
+  return {};
+}
+
+std::string CallContract::memory_problem(std::span<tn_tensor* const> outputs,
+                                         std::span<tn_tensor* const> inputs) const {
+  auto shares = [](const tn_tensor* a, const tn_tensor* b) {
+    return a && b && a->storage_id == b->storage_id &&
+           may_overlap(share_tensor(const_cast<tn_tensor*>(a)),
+                       share_tensor(const_cast<tn_tensor*>(b)));
+  };
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (made_memory_[i] == no_value) continue;
+    for (size_t k = 0; k < outputs.size(); ++k)
+      if (made_memory_[k] != made_memory_[i] && shares(outputs[k], outputs[i]))
+        return message("{} and {} share memory, the graph keeps them apart", output_name(i),
+                       output_name(k));
+    for (size_t k = 0; k < inputs.size(); ++k)
+      if (shares(inputs[k], outputs[i]))
+        return message("{} shares memory with {}, the graph keeps them apart", output_name(i),
+                       input_name(k));
   }
   return {};
 }
@@ -321,6 +397,8 @@ std::string CheckedCall::finish() {
       problem = message("released {}, which it was only lent", contract_.input_name(i));
   }
   if (problem.empty()) problem = contract_.shape_problem(outputs, {call_.syms, call_.n_syms});
+  if (problem.empty() && !(call_.flags & TN_CALL_STEAL_INPUTS))
+    problem = contract_.memory_problem(outputs, {call_.inputs, call_.n_inputs});
   retire();
   return problem;
 }

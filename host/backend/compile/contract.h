@@ -1,10 +1,12 @@
 // What a compiled graph promises at each call, and what is told when it breaks it (P23).
 //
 // Always checked, since it costs a comparison an output: every output is there and has dtype and
-// rank of the graph; outputs have a history where ops of the host lead from an input that needs a
-// gradient to them. What an op of a library or plugin gives may have none. With plugins.check_calls also:
-// sizes and device of the outputs; that inputs which the graph does not write are left alone; that
-// no handle is used after the call that lent it, nor released by it.
+// rank of the graph; those of functional graphs, which other code goes on with, have its strides
+// where these are plain or follow from the sizes; outputs have a history where ops of the host lead
+// from an input that needs a gradient to them. What an op of a library or plugin gives may have
+// none. With plugins.check_calls also: sizes, all strides and device of the outputs; that they lie
+// in memory of their own where the graph says so; that inputs which the graph does not write are
+// left alone; that no handle is used after the call that lent it, nor released by it.
 #pragma once
 
 #include "backend/backend.h"
@@ -42,9 +44,14 @@ class CallContract {
   /// output has a history. `inputs`: of the call, null where they have changed hands.
   std::string problem(std::span<tn_tensor* const> outputs,
                       std::span<detail::TensorHead* const> inputs) const;
-  /// What is wrong with sizes and devices, given the values of the symbols; "" when nothing is.
+  /// What is wrong with sizes, strides and devices, given the values of the symbols; "" when
+  /// nothing is.
   std::string shape_problem(std::span<tn_tensor* const> outputs,
                             std::span<const int64_t> syms) const;
+  /// Which outputs share memory that the graph keeps apart, with each other or with inputs that are
+  /// the caller's after the call; "" when none do.
+  std::string memory_problem(std::span<tn_tensor* const> outputs,
+                             std::span<tn_tensor* const> inputs) const;
 
   /// Whether plugins.check_calls was on when the graph was compiled.
   bool is_checking() const { return checking_; }
@@ -59,17 +66,26 @@ class CallContract {
   struct Expected {
     int32_t dtype = 0, rank = -2;
     uint32_t flags = 0;             ///< TN_T_ that must be set
+    std::vector<int64_t> strides;   ///< that are plain and not those of a contiguous tensor
     std::vector<uint32_t> depends;  ///< the inputs that give it a history if they need a gradient
   };
   static bool fits(const Expected& e, const tn_tensor* t) {
     if (e.rank < 0) return true;
-    return t && t->dtype == e.dtype && t->ndim == e.rank && (t->flags & e.flags) == e.flags;
+    return t && t->dtype == e.dtype && t->ndim == e.rank && (t->flags & e.flags) == e.flags &&
+           std::ranges::equal(e.strides, std::span(t->strides, e.strides.size()));
   }
+  void expect_strides(Expected& e, const TensorMeta& meta) const;
+  std::string stride_problem(size_t output, const tn_tensor& t,
+                             std::span<const int64_t> expected) const;
+  std::string output_problem(size_t output, const tn_tensor* t) const;
   std::string output_name(size_t output) const;
 
   std::shared_ptr<const Graph> graph_;
   std::vector<Expected> expected_;
   std::vector<bool> written_;  ///< by input
+  /// By output, while calls are checked: the memory that the call makes for it, as a class of
+  /// AliasClasses, or no_value.
+  std::vector<uint32_t> made_memory_;
   bool checking_ = false, grad_ = false;
 };
 

@@ -3,6 +3,7 @@
 
 #include "backend/abi/bridge.h"
 #include "backend/abi/status.h"
+#include "backend/compile/call_backend.h"
 #include "backend/compile/contract.h"
 #include "backend/compile/grad_modes.h"
 #include "backend/compile/made_outputs.h"
@@ -37,13 +38,13 @@ int64_t n_outputs(const tn_call& call) { return n_tensors({call.outputs, call.n_
 
 class PluginArtifact final : public Artifact, private Retirable {
  public:
-  PluginArtifact(tn_artifact* artifact, const LoadedPlugin& plugin, std::string backend,
+  PluginArtifact(tn_artifact* artifact, const PluginBackend& by, SavedArtifact origin,
                  const CompileRequest& request)
       : artifact_(artifact),
         call_(artifact->api->call),
         flags_(artifact->api->flags),
-        net_(plugin.net),
-        backend_(std::move(backend)),
+        net_(by.plugin.net),
+        backend_(origin.backend),
         in_call_("call of backend " + backend_),
         in_destroy_("destroy of backend " + backend_),
         place_(in_call_ + ", " + place_text(request)),
@@ -53,9 +54,12 @@ class PluginArtifact final : public Artifact, private Retirable {
         is_plain_(!contract_.is_checking() && !(flags_ & TN_AF_SERIAL_ONLY)),
         outputs_(is_plain_ && fills_given_outputs() ? MadeOutputs(request) : MadeOutputs()),
         reference_(std::in_place, net_.life()) {
-    if (TN_HAS(artifact->api, serialize)) {
-      graph_ = request.graph;
-      mutated_inputs_ = request.mutated_inputs;
+    can_serialize_ = TN_HAS(artifact->api, serialize);
+    has_fingerprint_ = by.cache != nullptr;
+    if (can_serialize_ && has_fingerprint_) {
+      origin_ = std::move(origin);
+      origin_.graph = request.graph;
+      origin_.mutated_inputs = request.mutated_inputs;
     }
     if (device_) watch_recordings();
     join();
@@ -97,17 +101,17 @@ class PluginArtifact final : public Artifact, private Retirable {
   }
 
   SavedArtifact save() const override {
-    require(graph_ != nullptr, ErrorCode::unsupported,
+    require(can_serialize_, ErrorCode::unsupported,
             "backend {} cannot save what it compiles; inductor can", backend_);
+    require(has_fingerprint_, ErrorCode::unsupported,
+            "backend {}: what it compiles is not saved, since its fingerprint failed", backend_);
     TextSink bytes;
     tn_status* status = call_plugin(net_, "serialize of backend " + backend_, [&] {
       return artifact_->api->serialize(artifact_, bytes.get());
     });
     if (status)
       throw_status(status, ErrorCode::backend_call_failed, message("backend {}", backend_));
-    SavedArtifact out{.kind = SavedArtifact::Kind::plugin, .graph = graph_};
-    out.backend = backend_;
-    out.mutated_inputs = mutated_inputs_;
+    SavedArtifact out = origin_;
     out.bytes = bytes.take();
     return out;
   }
@@ -174,12 +178,11 @@ class PluginArtifact final : public Artifact, private Retirable {
     for (detail::TensorHead*& left : inputs) take_tensor(std::exchange(left, nullptr));
   }
   [[noreturn, gnu::cold, gnu::noinline]] void fail(tn_status* status) {
-    if (status->code == TN_INVALID_ARGUMENT || status->code == TN_OUT_OF_RANGE)
-      throw_about_values(status, "code of backend " + backend_);
-    // What an op that the code has called does not compute.
-    if (status->code == TN_UNIMPLEMENTED)
-      throw_about_values(status, "code of backend " + backend_, ErrorCode::unsupported);
-    throw_status(status, ErrorCode::backend_call_failed, message("backend {}", backend_));
+    throw_cause(status);
+    bool is_about_values = status->code == TN_INVALID_ARGUMENT || status->code == TN_OUT_OF_RANGE ||
+                           status->code == TN_UNIMPLEMENTED;
+    throw_of_call(status,
+                  message("{} {}", is_about_values ? "code of backend" : "backend", backend_));
   }
 
   void retire() noexcept override {
@@ -201,19 +204,21 @@ class PluginArtifact final : public Artifact, private Retirable {
   MadeOutputs outputs_;  // none: the code makes them
   std::optional<PluginRef> reference_;
   std::mutex serial_;
-  std::shared_ptr<const Graph> graph_;  // of artifacts that can be saved
-  std::vector<uint32_t> mutated_inputs_;
+  bool can_serialize_ = false, has_fingerprint_ = false;
+  SavedArtifact origin_;  // of artifacts that can be saved
 };
 
 }  // namespace
 
-std::shared_ptr<Artifact> plugin_artifact(tn_artifact* artifact, const LoadedPlugin& plugin,
-                                          const std::string& backend,
-                                          const CompileRequest& request) {
+std::shared_ptr<Artifact> plugin_artifact(tn_artifact* artifact, const PluginBackend& backend,
+                                          SavedArtifact origin, const CompileRequest& request) {
   std::string problem = artifact_problem(artifact);
   if (!problem.empty())
-    plugin.net.broke_contract(ErrorCode::backend_compiler_failed, backend, problem);
-  return std::make_shared<PluginArtifact>(artifact, plugin, backend, request);
+    backend.plugin.net.broke_contract(ErrorCode::backend_compiler_failed, backend.manifest.name,
+                                      problem);
+  origin.kind = SavedArtifact::Kind::plugin;
+  origin.bytes.clear();
+  return std::make_shared<PluginArtifact>(artifact, backend, std::move(origin), request);
 }
 
 }  // namespace tenon

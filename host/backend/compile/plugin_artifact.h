@@ -2,7 +2,6 @@
 #pragma once
 
 #include "backend/backend.h"
-#include "backend/life/load.h"
 #include "graph/artifact.h"
 
 #include <tenon/plugin.h>
@@ -12,10 +11,12 @@
 
 namespace tenon {
 
-/// Takes over `artifact`, made by `backend` of `plugin` for `request`, and destroys it at last use.
-/// Throws BackendError with P23 when it lacks a function that every artifact has.
-std::shared_ptr<Artifact> plugin_artifact(tn_artifact* artifact, const LoadedPlugin& plugin,
-                                          const std::string& backend,
-                                          const CompileRequest& request);
+struct PluginBackend;
+
+/// Takes over `artifact`, made by `backend` for `request`, and destroys it at last use. `origin`:
+/// what it is when saved, but for its bytes; its backend is the one that messages name. Throws
+/// BackendError with P23 when it lacks a function that every artifact has.
+std::shared_ptr<Artifact> plugin_artifact(tn_artifact* artifact, const PluginBackend& backend,
+                                          SavedArtifact origin, const CompileRequest& request);
 
 }  // namespace tenon

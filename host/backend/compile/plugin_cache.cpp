@@ -42,8 +42,10 @@ std::unique_ptr<CacheScope> make_scope(const PluginBackend& backend) {
     if (failed) return log_and_free(plugin.net, failed), nullptr;
   }
   auto out = std::make_unique<CacheScope>();
+  std::string said = text.take();
+  out->said = KeyBuilder().add("said", said).hex().substr(0, 16);
   out->fingerprint =
-      message("{}\n{}", text.take(), content_identity(plugin.found->path, plugin.found->elf));
+      message("{}\n{}", said, content_identity(plugin.found->path, plugin.found->elf));
   std::string digest = KeyBuilder().add("fingerprint", out->fingerprint).hex();
   std::string version = to_text(plugin.found->manifest.version);
   out->folder = "kernels/" + as_file_name(plugin.name + "-" + version) + "/" + digest.substr(0, 16);

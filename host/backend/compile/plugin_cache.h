@@ -13,6 +13,7 @@ struct PluginBackend;
 struct CacheScope {
   std::string fingerprint;  ///< what the backend says, and which file it comes from
   std::string folder;       ///< of its entries, below the root of the cache
+  std::string said;         ///< by the backend, as a digest: kept beside its code
 };
 
 /// The scope of a backend: asked for at the first call, kept for the life of the process. Null when

@@ -70,8 +70,7 @@ bool prepare(KernelSlot& slot) {
     throw UserError(
         code == TN_INVALID_ARGUMENT ? ErrorCode::invalid_argument : ErrorCode::unsupported, text);
   }
-  throw_status(status, ErrorCode::backend_call_failed,
-               message("kernel {} of {}", slot.op, slot.plugin->manifest.name));
+  throw_of_call(status, message("kernel {} of {}", slot.op, slot.plugin->manifest.name));
 }
 
 // Compiled code relies on what the op promises, so a kernel that gives something else is stopped

@@ -168,14 +168,21 @@ bool is_dense(const TensorImpl* t, DimAt dim_at) {
   return true;
 }
 
+// A size that is a symbol counts as not 0: asking would add guards.
+bool has_no_elements(const TensorImpl* t) {
+  if (!is_symbolic(t)) return t->numel == 0;
+  return std::any_of(t->sym_sizes, t->sym_sizes + t->ndim,
+                     [](const SymInt& size) { return !size.is_symbolic() && size.word() == 0; });
+}
+
 bool is_row_major(const TensorImpl* t) {
-  if (t->numel == 0 && !is_symbolic(t)) return true;
+  if (has_no_elements(t)) return true;
   return is_dense(t, [t](int32_t i) { return t->ndim - 1 - i; });
 }
 
 // Channels, then the spatial dimensions from the last on, then the batch.
 bool is_channels_last(const TensorImpl* t) {
-  if ((t->ndim != 4 && t->ndim != 5) || (t->numel == 0 && !is_symbolic(t))) return false;
+  if ((t->ndim != 4 && t->ndim != 5) || has_no_elements(t)) return false;
   return is_dense(t, [t](int32_t i) { return i == 0 ? 1 : i == t->ndim - 1 ? 0 : t->ndim - i; });
 }
 

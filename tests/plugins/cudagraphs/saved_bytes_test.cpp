@@ -55,7 +55,8 @@ class SavedBytes : public Graphs {
   /// What loading says, empty where it does not fail.
   static std::string refusal(const CompileRequest& request, const std::string& bytes) {
     try {
-      load_with_backend("inductor", request, bytes);
+      load_with_backend(
+          {.kind = SavedArtifact::Kind::plugin, .backend = "inductor", .bytes = bytes}, request);
       return "";
     } catch (const Error& e) {
       return e.what();

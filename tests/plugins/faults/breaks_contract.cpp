@@ -20,6 +20,13 @@ struct Program {
     if (in("_rank")) shape.push_back(1);
     if (in("_shape")) ++shape[0];
     tensor out = tensor::empty(shape, in("_dtype") ? TN_F64 : TN_F32);
+    if (in("_strides")) {
+      int64_t column_major[] = {1, shape[0]};
+      out = tensor::strided(shape, column_major, TN_F32);
+    }
+    if (in("_over")) out = tensor::share(x);
+    if (in("_over")) c.outputs[1] = tensor::empty(shape, TN_F32).release();
+    if (in("_twice")) c.outputs[1] = tensor::share(out.get()).release();
     if (in("_handle")) {
       if (kept) out.copy_from(kept);
       kept = x;
@@ -58,12 +65,14 @@ TN_MANIFEST(FAULT_PLUGIN("fault_breaks_contract", "1.0", "") FAULT_BACKEND(BREAK
                         FAULT_BACKEND(BREAKS "null") FAULT_BACKEND(BREAKS "grad")
                             FAULT_BACKEND(BREAKS "artifact") FAULT_BACKEND(BREAKS "function")
                                 FAULT_BACKEND(BREAKS "table") FAULT_BACKEND(BREAKS "release")
-                                    FAULT_BACKEND(BREAKS "pointer"));
+                                    FAULT_BACKEND(BREAKS "pointer") FAULT_BACKEND(BREAKS "strides")
+                                        FAULT_BACKEND(BREAKS "over") FAULT_BACKEND(BREAKS "twice"));
 
 TENON_PLUGIN(p) {
-  for (const char* name : {BREAKS "input", BREAKS "rank", BREAKS "shape", BREAKS "dtype",
-                           BREAKS "handle", BREAKS "null", BREAKS "grad", BREAKS "artifact",
-                           BREAKS "function", BREAKS "table", BREAKS "release"})
+  for (const char* name :
+       {BREAKS "input", BREAKS "rank", BREAKS "shape", BREAKS "dtype", BREAKS "handle",
+        BREAKS "null", BREAKS "grad", BREAKS "artifact", BREAKS "function", BREAKS "table",
+        BREAKS "release", BREAKS "strides", BREAKS "over", BREAKS "twice"})
     p.backend<Breaks>(name);
   p.backend<GivesNothing>(BREAKS "pointer");
 }

@@ -298,7 +298,7 @@ TEST_F(InductorProducts, AreSavedAndLoadedWithTheSameBits) {
     CompileRequest request;
     request.graph = graph_in(dtype, body);
     auto artifact = compiled("inductor", graph_in(dtype, body));
-    auto loaded = load_with_backend("inductor", request, artifact->save().bytes);
+    auto loaded = load_with_backend(artifact->save(), request);
     std::vector<Tensor> inputs = cast(mlp_inputs(96), dtype);
     EXPECT_EQ(distance(run(*loaded, *request.graph, inputs)[0],
                        run(*artifact, *request.graph, inputs)[0]),

@@ -49,6 +49,7 @@ struct Program {
   uint32_t n_values = 0;
   std::string stored;
   bool from_cache = false;
+  int64_t threads = 0;  ///< of the host, as a program that divides its work would ask for
 
   /// The tensors of one call; owns what was computed, and inputs that were stolen.
   struct Frame {
@@ -157,6 +158,7 @@ struct Complete : Backend {
     p->stored = stored_form(request.graph);
     p->from_cache = has_notes(request);
     options given(request);
+    p->threads = given.config<int64_t>("compiler.threads");
     if (given.get<int64_t>("level") < 0) throw error(TN_INVALID_ARGUMENT, "level is negative");
     return p;
   }

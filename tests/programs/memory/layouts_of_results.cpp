@@ -266,5 +266,14 @@ TENON_PROGRAM(PoolsOfTransposedRows, 12) {
   }
 }
 
+// Without elements no order of dimensions is kept, whatever the symbols beside the 0 are.
+TENON_PROGRAM(TurnedTensorsWithoutElements, 6) {
+  auto f = run.compile([](const Tensor& x) { return x.relu(); }, {.dynamic = true});
+  for (int64_t rows : {4, 4, 5, 2}) {
+    Tensor y = f(zeros({rows, 0}).t());
+    run.log(to_text(y.sizes()), to_text(y.strides()));
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

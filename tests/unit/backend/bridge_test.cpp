@@ -310,6 +310,35 @@ TEST(RunExtract, GivesTheBorderAndRefusesWhatIsNotConvex) {
               HasSubstr("the nodes are not convex"));
 }
 
+std::string name_of_symbol(const tn_graph* g, uint32_t position) {
+  const uint32_t* symbols = nullptr;
+  host().graph->symbols(g, &symbols);
+  tn_expr_info info{.struct_size = sizeof(tn_expr_info)};
+  EXPECT_EQ(told(host().sym->info(g, symbols[position], &info)), "ok");
+  return {info.name.data, info.name.size};
+}
+
+// What an author of a wrapper passes on: numbers come in `syms`, whose places names tell.
+TEST(RunExtract, SymbolsThatNoInputShowsAreInputsWithoutAValue) {
+  tn_graph g(graph_of(R"(
+  symbol s0 in [2, inf] hint 4 from size(%x, 0)
+  symbol s1 in [2, inf] hint 5 from size(%x, 1)
+  input %x: f32[s0, s1]
+  %a: f32[s0, s1] = aten.relu.default(%x)
+  %b: i64[s1] = aten.arange.default(s1, dtype=i64)
+  output %a, %b
+)"));
+  tn_ctx ctx;
+  const tn_graph* part = nullptr;
+  const uint32_t *inputs = nullptr, *outputs = nullptr, *none = nullptr;
+  uint32_t nodes[] = {1};
+  ASSERT_EQ(told(host().run->extract(&ctx, &g, nodes, 1, &part, &inputs, &outputs)), "ok");
+  ASSERT_EQ(host().graph->inputs(part, &none), 1u);
+  EXPECT_EQ(inputs[0], TN_NO_VALUE);
+  ASSERT_EQ(host().graph->symbols(part, &none), 1u);
+  EXPECT_EQ(name_of_symbol(part, 0), name_of_symbol(&g, 1));
+}
+
 // ---- decompositions
 
 std::string decomposed(const std::string& body) {
