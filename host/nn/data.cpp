@@ -12,6 +12,8 @@
 #include <tenon/data.h>
 #include <tenon/ops/view.h>
 
+#include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -40,6 +42,37 @@ uint64_t epoch_seed(const LoaderOptions& options, uint64_t number) {
 }
 
 }  // namespace
+
+std::vector<std::vector<int64_t>> random_parts(int64_t samples, IntList lengths,
+                                               std::optional<uint64_t> seed) {
+  bool fits = std::ranges::all_of(lengths, [](int64_t n) { return n >= 0; });
+  require(fits && std::accumulate(lengths.begin(), lengths.end(), int64_t{0}) == samples,
+          "random_split: expected lengths that add up to {} samples, found {}", samples, lengths);
+  std::vector<int64_t> order(static_cast<size_t>(samples));
+  std::iota(order.begin(), order.end(), 0);
+  shuffle(order, epoch_seed({.seed = seed}, 0));
+  std::vector<std::vector<int64_t>> parts;
+  for (auto at = order.begin(); int64_t n : lengths) {
+    parts.emplace_back(at, at + n);
+    at += n;
+  }
+  return parts;
+}
+
+std::vector<int64_t> lengths_of(int64_t samples, DoubleList fractions) {
+  bool fits = std::ranges::all_of(fractions, [](double f) { return f >= 0; });
+  double sum = std::accumulate(fractions.begin(), fractions.end(), 0.0);
+  require(fits && std::abs(sum - 1) < 1e-9,
+          "random_split: expected fractions that add up to 1, found a sum of {}", sum);
+  std::vector<int64_t> lengths;
+  int64_t left = samples;
+  for (double f : fractions) {
+    lengths.push_back(std::min(left, static_cast<int64_t>(static_cast<double>(samples) * f)));
+    left -= lengths.back();
+  }
+  for (size_t i = 0; left > 0; ++i, --left) ++lengths[i % lengths.size()];
+  return lengths;
+}
 
 Epoch::Epoch(int64_t samples, const LoaderOptions& options, uint64_t number) {
   require(options.batch_size > 0, "DataLoader: expected batch_size of 1 or more, found {}",

@@ -6,6 +6,7 @@
 
 #include <tenon/autograd.h>
 #include <tenon/nn/module.h>
+#include <tenon/nn/utils.h>
 
 #include <set>
 
@@ -165,6 +166,18 @@ std::vector<NamedModule> Module::named_modules() {
 void Module::apply(const std::function<void(Module&)>& f) {
   for (auto& [name, child] : named_children()) child->apply(f);
   f(*this);
+}
+
+// A copy shares what its members point to; converting that would change the original.
+void detail::own_tensors(Module& copy, const Module& original) {
+  std::set<const Module*> of_original;
+  for (auto& [name, m] : const_cast<Module&>(original).named_modules()) of_original.insert(m);
+  for (auto& [name, m] : copy.named_modules())
+    require(!of_original.contains(m),
+            "clone: {} of this {} is held by a shared pointer, which the copy shares; make a "
+            "second module, and have it load_state_dict(first.state_dict())",
+            name, copy.type_name());
+  convert_tensors(copy, [](const Tensor& t) { return t.clone(); });
 }
 
 void (*mode_read_slot)(const std::shared_ptr<const bool>&) = nullptr;

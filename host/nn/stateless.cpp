@@ -1,4 +1,5 @@
 // Layers without parameters, where they are more than one op, and PReLU.
+#include <tenon/functional.h>
 #include <tenon/nn/stateless.h>
 
 namespace tenon::nn {
@@ -29,43 +30,13 @@ Upsample::Upsample(UpsampleOptions options) : options_(std::move(options)) {
 }
 
 Tensor Upsample::forward(const Tensor& x) const {
-  auto dims = static_cast<size_t>(std::max<int64_t>(x.dim() - 2, 0));
-  auto for_all = [&]<class T>(std::vector<T> given) {
-    if (given.size() == 1) given.resize(dims, given[0]);
-    return given;
-  };
-  std::vector<int64_t> sizes = for_all(options_.size);
-  std::vector<double> factors = for_all(options_.scale_factor);
-  OptSymIntList size = sizes.empty() ? OptSymIntList() : OptSymIntList(SymIntList(IntList(sizes)));
-  OptDoubleList scale = factors.empty() ? OptDoubleList() : OptDoubleList(DoubleList(factors));
-  require(sizes.size() + factors.size() == dims && dims >= 1 && dims <= 3,
-          "Upsample: expected a size or factor for each dimension behind batch and channels, found "
-          "{} for {}",
-          sizes.size() + factors.size(), x);
-  bool corners = options_.align_corners;
-  auto needs = [&](size_t n, const char* mode) {
-    require(dims == n, "Upsample: {} takes tensors of {} dimensions, found {}", mode, n + 2, x);
-  };
-  switch (options_.mode) {
-    case UpsampleMode::nearest:
-      require(!corners, "Upsample: align_corners is not for nearest; choose another mode");
-      return dims == 1   ? upsample_nearest1d(x, size, scale)
-             : dims == 2 ? upsample_nearest2d(x, size, scale)
-                         : upsample_nearest3d(x, size, scale);
-    case UpsampleMode::linear:
-      needs(1, "linear");
-      return upsample_linear1d(x, size, corners, scale);
-    case UpsampleMode::bilinear:
-      needs(2, "bilinear");
-      return upsample_bilinear2d(x, size, corners, scale);
-    case UpsampleMode::bicubic:
-      needs(2, "bicubic");
-      return upsample_bicubic2d(x, size, corners, scale);
-    case UpsampleMode::trilinear:
-      break;
-  }
-  needs(3, "trilinear");
-  return upsample_trilinear3d(x, size, corners, scale);
+  static constexpr std::string_view modes[] = {"nearest", "linear", "bilinear", "bicubic",
+                                               "trilinear"};
+  InterpolateOptions options{.scale_factor = options_.scale_factor,
+                             .mode = modes[static_cast<size_t>(options_.mode)]};
+  options.size.assign(options_.size.begin(), options_.size.end());
+  if (options_.align_corners) options.align_corners = true;
+  return interpolate(x, options);
 }
 
 Tensor MaxPool1d::forward(const Tensor& x) const {

@@ -4,6 +4,9 @@
 #include "config/flags.h"
 #include "core/threads/thread_pool.h"
 
+#include <tenon/config.h>
+#include <tenon/threads.h>
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -41,6 +44,14 @@ int initial_threads(int otherwise) noexcept try {
 } catch (const std::exception&) {
   making_pool = false;
   return otherwise;
+}
+
+int get_num_threads() { return num_threads(); }
+
+void set_num_threads(int64_t n) {
+  require(n >= 1 && n <= max_threads, "set_num_threads: expected 1 to {} threads, found {}",
+          max_threads, n);
+  config::set("compiler.threads", n);
 }
 
 }  // namespace tenon

@@ -4,7 +4,7 @@
 //     Tensor w = randn({3, 2}).requires_grad_();
 //     Tensor loss = x.matmul(w).relu().sum();
 //     loss.backward();                      // w.grad() is d loss / d w
-//     auto [dw] = autograd::grad<1>({loss2}, {w}, {.create_graph = true});
+//     Tensor dw = autograd::grad({loss2}, {w}, {.create_graph = true})[0];
 //
 // Ops on tensors that need a gradient are recorded on a tape, one node an op; a backward pass walks
 // it from the last node to the first. Threads: each thread records its own ops; several threads may
@@ -178,7 +178,8 @@ class TENON_API SavedTensorHooks {
 
 /// Runs `f` without keeping what its backward needs, and runs it again in the backward pass. The
 /// random numbers of both runs are the same. `f` must not change anything outside. What it writes
-/// after it was saved for the backward is refused there, as without a checkpoint.
+/// after it was saved for the backward is refused there, as without a checkpoint. A compiled body with
+/// one is recorded on every call: leave it out there, and see <tenon/memory_budget.h>.
 TENON_API std::vector<Tensor> checkpoint(
     std::function<std::vector<Tensor>(const std::vector<Tensor>&)> f,
     const std::vector<Tensor>& inputs);

@@ -19,6 +19,8 @@
 #include <tenon/tensor.h>
 #include <tenon/tree.h>
 
+#include <algorithm>
+#include <array>
 #include <concepts>
 #include <functional>
 #include <iterator>
@@ -77,6 +79,32 @@ class TensorDataset {
 template <class... T>
 TensorDataset(const T&...) -> TensorDataset<std::conditional_t<true, Tensor, T>...>;
 
+/// Some samples of a data set, in this order. Copies share the data set.
+template <Dataset D>
+class Subset {
+ public:
+  Subset(std::shared_ptr<const D> data, std::vector<int64_t> indices)
+      : data_(std::move(data)), indices_(std::move(indices)) {}
+  int64_t size() const { return static_cast<int64_t>(indices_.size()); }
+  auto get(int64_t i) const requires requires(const D& d) { d.get(i); }
+  { return data_->get(at(i)); }
+  auto get(int64_t i, uint64_t seed) const requires SeededDataset<D> {
+    return data_->get(at(i), seed);
+  }
+  auto get_batch(const std::vector<int64_t>& rows) const requires BatchDataset<D> {
+    std::vector<int64_t> chosen;
+    for (int64_t i : rows) chosen.push_back(at(i));
+    return data_->get_batch(chosen);
+  }
+  const D& dataset() const { return *data_; }
+  const std::vector<int64_t>& indices() const { return indices_; }
+
+ private:
+  int64_t at(int64_t i) const { return indices_.at(static_cast<size_t>(i)); }
+  std::shared_ptr<const D> data_;
+  std::vector<int64_t> indices_;
+};
+
 struct LoaderOptions {
   int64_t batch_size = 1;
   bool shuffle = false;
@@ -89,6 +117,13 @@ struct LoaderOptions {
 };
 
 namespace detail {
+
+/// The samples of each part, in random order. Throws UserError unless the lengths add up to them.
+TENON_API std::vector<std::vector<int64_t>> random_parts(int64_t samples, IntList lengths,
+                                                         std::optional<uint64_t> seed);
+/// Lengths from fractions; what is left over goes to the first ones, one each. Throws UserError unless
+/// the fractions add up to 1.
+TENON_API std::vector<int64_t> lengths_of(int64_t samples, DoubleList fractions);
 
 /// The order of one epoch, cut into batches.
 class TENON_API Epoch {
@@ -235,5 +270,30 @@ class DataLoader {
   LoaderOptions options_;
   uint64_t next_epoch_ = 0;
 };
+
+/// Parts of these lengths with samples in random order. The seed is drawn from <tenon/random.h> unless
+/// it is given.
+///
+///     auto [train, test] = data::random_split(digits, {50000, 10000});
+///     data::DataLoader loader(train, {.batch_size = 64, .shuffle = true});
+template <Dataset D, size_t N>
+std::array<Subset<D>, N> random_split(D data, const int64_t (&lengths)[N],
+                                      std::optional<uint64_t> seed = {}) {
+  auto shared = std::make_shared<const D>(std::move(data));
+  auto parts = detail::random_parts(static_cast<int64_t>(shared->size()), {lengths, N}, seed);
+  return [&]<size_t... i>(std::index_sequence<i...>) {
+    return std::array<Subset<D>, N>{Subset<D>(shared, std::move(parts[i]))...};
+  }
+  (std::make_index_sequence<N>());
+}
+/// The same with fractions: random_split(digits, {0.9, 0.1}).
+template <Dataset D, std::same_as<double> T, size_t N>
+std::array<Subset<D>, N> random_split(D data, const T (&fractions)[N],
+                                      std::optional<uint64_t> seed = {}) {
+  auto found = detail::lengths_of(static_cast<int64_t>(data.size()), {fractions, N});
+  int64_t lengths[N];
+  std::copy(found.begin(), found.end(), lengths);
+  return random_split(std::move(data), lengths, seed);
+}
 
 }  // namespace tenon::data

@@ -20,7 +20,9 @@
 #include <tenon/data.h>
 #include <tenon/devices.h>
 #include <tenon/error.h>
+#include <tenon/functional.h>
 #include <tenon/functorch.h>
+#include <tenon/grad_scaler.h>
 #include <tenon/joint_pass.h>
 #include <tenon/library.h>
 #include <tenon/load_model.h>
@@ -28,6 +30,7 @@
 #include <tenon/model.h>
 #include <tenon/nested_region.h>
 #include <tenon/nn.h>
+#include <tenon/nn/utils.h>
 #include <tenon/ops.h>
 #include <tenon/optim.h>
 #include <tenon/optim/adaptive.h>
@@ -37,5 +40,6 @@
 #include <tenon/report.h>
 #include <tenon/sym.h>
 #include <tenon/tensor.h>
+#include <tenon/threads.h>
 #include <tenon/tree.h>
 #include <tenon/types.h>

@@ -150,7 +150,13 @@ template <class T>
 class List {
  public:
   constexpr List() = default;
-  constexpr List(const T* data, size_t size) : data_(data), size_(size) {}
+  /// A literal 0 is no address: `x.index({0, 1})` would be one.
+  template <class P>
+  requires(
+      (std::is_pointer_v<P> ||
+       std::is_null_pointer_v<P>)&&std::is_convertible_v<P, const T*>) constexpr List(P data,
+                                                                                      size_t size)
+      : data_(data), size_(size) {}
 // A list made from braces lives until the call that takes it returns, which g++ warns of.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push

@@ -180,6 +180,17 @@ TEST(Spellings, SizesAreNumbers) {
   EXPECT_EQ(n, 1);
 }
 
+template <class... Numbers>
+concept ListOfTensors = requires(Numbers... n) {
+  TensorList{n...};
+};
+
+// x.index({0, 1}) would name address 0.
+TEST(Spellings, IntegersAreNoListOfTensors) {
+  static_assert(!ListOfTensors<int, int> && !ListOfTensors<int>);
+  EXPECT_EQ(ones({2, 3}).index({{}, tensor({0, 1})}).size(1), 2);
+}
+
 TEST(Spellings, SymbolicFloatsKeepTheirSymbolInArithmetic) {
   auto f = compile(
       [](const Tensor& x, SymFloat a) {

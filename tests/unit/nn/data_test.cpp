@@ -186,6 +186,38 @@ TEST(TensorDatasets, GiveRowsOfAllTensors) {
             "TensorDataset: expected tensors with 3 rows, found f32[4]");
 }
 
+TEST(RandomSplits, PartTheSamples) {
+  Numbers numbers;
+  auto [train, test] = data::random_split(numbers, {7, 3}, 1);
+  EXPECT_EQ(train.size(), 7);
+  DataLoader first(train, {.batch_size = 3}), second(test, {.batch_size = 3});
+  std::vector<int64_t> all = seen_by(first), rest = seen_by(second);
+  all.insert(all.end(), rest.begin(), rest.end());
+  EXPECT_THAT(all, UnorderedElementsAreArray(counted(10)));
+  EXPECT_NE(all, counted(10));
+  auto again = data::random_split(numbers, {7, 3}, 1);
+  EXPECT_EQ(again[0].indices(), train.indices());
+}
+
+TEST(RandomSplits, TakeFractionsAndWholeBatches) {
+  data::TensorDataset rows(arange(11));
+  auto [one, two, three] = data::random_split(rows, {0.5, 0.25, 0.25});
+  EXPECT_THAT((std::vector{one.size(), two.size(), three.size()}), ElementsAre(6, 3, 2));
+  DataLoader loader(one, {.batch_size = 6});
+  EXPECT_EQ(std::get<0>(*loader.begin()).to_vector<int64_t>(), one.indices());
+}
+
+TEST(RandomSplits, RefuseLengthsThatDoNotFit) {
+  EXPECT_EQ(message_of([] {
+              data::random_split(Numbers{}, {7, 4});
+            }),
+            "random_split: expected lengths that add up to 10 samples, found [7, 4]");
+  EXPECT_EQ(message_of([] {
+              data::random_split(Numbers{}, {0.5, 0.25});
+            }),
+            "random_split: expected fractions that add up to 1, found a sum of 0.75");
+}
+
 TEST(DataLoaders, OfNothingHaveNoBatches) {
   DataLoader loader(Numbers{.count = 0}, {.batch_size = 2, .workers = 2});
   EXPECT_EQ(loader.size(), 0);

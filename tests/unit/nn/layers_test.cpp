@@ -380,7 +380,7 @@ TEST(LayerMessages, NameTheLayerAndTheNumber) {
   EXPECT_EQ(message_of([] {
               nn::Upsample({.size = {4}, .mode = nn::UpsampleMode::linear})(ones({1, 1, 2, 2}));
             }),
-            "Upsample: linear takes tensors of 3 dimensions, found f32[1, 1, 2, 2]");
+            "interpolate: linear takes tensors of 3 dimensions, found f32[1, 1, 2, 2]");
   EXPECT_EQ(message_of([] {
               nn::InstanceNorm2d(3)(ones({2, 3}));
             }),

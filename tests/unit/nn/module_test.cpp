@@ -1,6 +1,8 @@
 // Modules find their members; states are saved, loaded and refused.
 #include "unit/nn/nn_test.h"
 
+#include <tenon/nn/utils.h>
+
 #include <filesystem>
 
 namespace tenon {
@@ -82,6 +84,56 @@ TEST(Modules, CopiesShareParametersButNotTheMode) {
   copy.eval();
   EXPECT_TRUE(net.is_training());
   EXPECT_TRUE(copy.blocks[1].scale.is_same(net.blocks[1].scale));
+}
+
+struct Tied : nn::Module {
+  nn::Linear in{3, 3}, out{3, 3};
+  nn::Buffer count{zeros({})};
+  nn::Dropout drop{0.5};
+  TENON_MODULE(Tied, in, out, count, drop)
+  Tied() { out.weight = in.weight; }
+};
+
+TEST(Clones, HaveTensorsOfTheirOwn) {
+  Tied net;
+  net.in.bias.requires_grad_(false);
+  net.drop.eval();
+  Tied copy = nn::clone(net);
+  EXPECT_EQ(difference(copy.in.weight, net.in.weight), "");
+  EXPECT_TRUE(copy.out.weight.is_same(copy.in.weight));
+  EXPECT_TRUE(copy.in.weight.requires_grad() && copy.in.weight.is_leaf());
+  EXPECT_FALSE(copy.in.bias.requires_grad());
+  EXPECT_FALSE(copy.drop.is_training());
+  Tensor before = net.in.weight.detach().clone();
+  nn::init::zeros_(copy.in.weight);
+  copy.count.fill_(3);
+  EXPECT_EQ(difference(net.in.weight, before), "");
+  EXPECT_EQ(number_of(net.count), 0);
+}
+
+TEST(Clones, OfSequentialsReachTheirSteps) {
+  nn::Sequential net{nn::Linear(2, 2)}, copy = nn::clone(net);
+  nn::init::zeros_(copy.at<nn::Linear>(0).weight);
+  EXPECT_GT(number_of(net.at<nn::Linear>(0).weight.abs().sum()), 0);
+}
+
+TEST(Clones, RefuseModulesThatTheCopyWouldShare) {
+  Net net;
+  EXPECT_EQ(message_of([&] { nn::clone(net); }),
+            "clone: shared of this Net is held by a shared pointer, which the copy shares; make a "
+            "second module, and have it load_state_dict(first.state_dict())");
+}
+
+TEST(Parameters, BecomeAVectorAndComeBack) {
+  Block block;
+  Tensor all = nn::utils::parameters_to_vector(block.parameters());
+  EXPECT_EQ(all.size(0), 13);
+  EXPECT_TRUE(all.requires_grad());
+  nn::utils::vector_to_parameters(arange(13).to(Dtype::f32), block.parameters());
+  EXPECT_EQ(number_of(block.fc.weight.select(0, 1).select(0, 2)), 5);
+  EXPECT_EQ(number_of(block.scale.sum()), 12);
+  EXPECT_EQ(message_of([&] { nn::utils::vector_to_parameters(ones({12}), block.parameters()); }),
+            "vector_to_parameters: expected a vector of 13 numbers, found f32[12]");
 }
 
 TEST(Modules, ConvertFloatingTensorsOnly) {
@@ -192,6 +244,17 @@ TEST(Sequentials, CallOneAfterTheOther) {
   EXPECT_THAT(names_of(net.state_dict()),
               ElementsAre("0.bias", "0.weight", "last.bias", "last.weight"));
   EXPECT_EQ(message_of([&] { net[3]; }), "Sequential: expected an index below 3, found 3");
+}
+
+TEST(Sequentials, GiveTheirModulesOneByOne) {
+  nn::Sequential net{nn::Linear(2, 3), nn::ReLU(), nn::Linear(3, 1)};
+  Tensor x = ones({4, 2}), y = x;
+  for (const nn::AnyModule& module : net) y = module(y);
+  EXPECT_EQ(difference(y, net(x).detach()), "");
+  for (nn::AnyModule& module : net) module->requires_grad_(false);
+  EXPECT_FALSE(net.at<nn::Linear>(2).weight.requires_grad());
+  EXPECT_EQ(message_of([&] { net.at<nn::Linear>(1); }),
+            "Sequential: step 1 is a ReLU, which is not the class that was asked for");
 }
 
 TEST(Sequentials, CopiesHaveAModeOfTheirOwn) {

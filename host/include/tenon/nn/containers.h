@@ -6,9 +6,7 @@
 
 namespace tenon::nn {
 
-namespace detail {
-
-/// A module of some class that maps a tensor to a tensor. Copied like a module.
+/// A module of some class that maps a tensor to a tensor: a step of a Sequential. Copied like a module.
 class AnyModule {
  public:
   template <std::derived_from<Module> M>
@@ -28,6 +26,7 @@ class AnyModule {
     return *this;
   }
   Module& operator*() const { return *module_; }
+  Module* operator->() const { return module_.get(); }
   Tensor operator()(const Tensor& x) const { return call_(*module_, x); }
 
  private:
@@ -36,11 +35,12 @@ class AnyModule {
   Tensor (*call_)(Module&, const Tensor&);
 };
 
-}  // namespace detail
-
 /// Modules that are called one after the other, named "0", "1" and so on or as given.
 ///
 ///     nn::Sequential net{nn::Linear(64, 32), nn::ReLU(), nn::Linear(32, 10)};
+///     Tensor y = net(x);
+///     for (const nn::AnyModule& layer : net) x = layer(x);   // the same, step by step
+///     net.at<nn::Linear>(0).weight.sizes();
 class TENON_API Sequential : public Module {
  public:
   Sequential() = default;
@@ -52,27 +52,39 @@ class TENON_API Sequential : public Module {
   }
   template <class M>
   void push_back(M&& module) {
-    push_back(std::to_string(steps_.size()), std::forward<M>(module));
+    push_back(std::to_string(modules_.size()), std::forward<M>(module));
   }
   template <class M>
   void push_back(std::string name, M&& module) {
-    steps_.push_back({std::move(name), detail::AnyModule(std::forward<M>(module))});
+    modules_.push_back(AnyModule(std::forward<M>(module)));
+    names_.push_back(std::move(name));
   }
-  size_t size() const { return steps_.size(); }
+  size_t size() const { return modules_.size(); }
   /// Throws UserError where there is none.
   Module& operator[](size_t i);
+  /// The same as what it is. Throws UserError where it is of another class.
+  template <std::derived_from<Module> M>
+  M& at(size_t i) {
+    Module& module = (*this)[i];
+    auto* found = dynamic_cast<M*>(&module);
+    require(found, "Sequential: step {} is a {}, which is not the class that was asked for", i,
+            module.type_name());
+    return *found;
+  }
   Tensor forward(Tensor x) const;
   Tensor operator()(const Tensor& x) const { return forward(x); }
+
+  auto begin() { return modules_.begin(); }
+  auto end() { return modules_.end(); }
+  auto begin() const { return modules_.begin(); }
+  auto end() const { return modules_.end(); }
 
   std::string_view type_name() const override { return "Sequential"; }
   void visit_members(MemberVisitor& visitor) override;
 
  private:
-  struct Step {
-    std::string name;
-    detail::AnyModule module;
-  };
-  std::vector<Step> steps_;
+  std::vector<AnyModule> modules_;
+  std::vector<std::string> names_;
 };
 
 /// Modules of one class, named "0", "1" and so on. It has no forward: loop over it. A member of
