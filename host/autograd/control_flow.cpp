@@ -471,7 +471,7 @@ static void require_repeatable_bodies(const CallArgs& call) {
 
 void record_control_flow(const CallArgs& call) {
   bool is_cond = control_flow_of(*call.op) == ControlFlow::cond;
-  if (!thread_modes.tracer) return is_cond ? run_cond(call) : call.op->def->decomp.call(call);
+  if (!thread_modes.tracer) return is_cond ? run_cond(call) : run_loop(call);
   require_repeatable_bodies(call);
   switch (control_flow_of(*call.op)) {
     case ControlFlow::cond:

@@ -1,5 +1,5 @@
-// cond on real tensors: the ops of the branch that runs are on the tape, and what the other one would
-// have given or needed is added.
+// Control flow on real tensors: the ops that run are on the tape, and what the branch or the iterations
+// that did not run would have given or needed is added.
 #include "autograd/run_cond.h"
 
 #include "autograd/engine.h"
@@ -16,11 +16,15 @@ namespace tenon::autograd {
 
 namespace {
 
-/// Of results that only the branch that was not taken would give a gradient.
+/// Of results that only what did not run would give a gradient.
 class NoGradientNode final : public Node {
  public:
-  std::string name() const override { return "CondBackward"; }
+  explicit NoGradientNode(std::string name) : name_(std::move(name)) {}
+  std::string name() const override { return name_; }
   std::vector<Tensor> apply(std::vector<Tensor>) override { return {}; }
+
+ private:
+  std::string name_;
 };
 
 /// Before the results of the branch that ran: what only the other branch reads has gradients of
@@ -83,17 +87,19 @@ void give_zeros(const CallArgs& call, const std::vector<Tensor>& idle) {
   for (const Tensor& t : idle) node->give_zeros(t);
 }
 
-// What was recorded behind the call takes its results to need gradients where either branch says so.
-void give_results_needs(const CallArgs& call) {
+// What was recorded behind the call, and a body that asks, takes its results to need gradients where
+// either branch, or any iteration, says so.
+void give_results_needs(const CallArgs& call, std::string_view name) {
   bool is_short = false;
   each_result(call, [&](const Tensor& t, uint32_t) {
     is_short = is_short || (is_differentiable(t.dtype()) && !t.requires_grad());
   });
   if (!is_short) return;
   std::vector<bool> needs = results_that_need_gradients(call);
-  auto node = std::make_shared<NoGradientNode>();
+  auto node = std::make_shared<NoGradientNode>(std::string(name));
   each_result(call, [&](const Tensor& t, uint32_t i) {
-    if (needs[i] && !t.requires_grad()) set_history(t, node, node->add_input(t));
+    if (needs[i] && is_differentiable(t.dtype()) && !t.requires_grad())
+      set_history(t, node, node->add_input(t));
   });
 }
 
@@ -102,8 +108,13 @@ void give_results_needs(const CallArgs& call) {
 void run_cond(const CallArgs& call) {
   std::vector<Tensor> idle = idle_operands(call);
   call.op->def->decomp.call(call);
-  give_results_needs(call);
+  give_results_needs(call, "CondBackward");
   give_zeros(call, idle);
+}
+
+void run_loop(const CallArgs& call) {
+  call.op->def->decomp.call(call);
+  give_results_needs(call, "LoopBackward");
 }
 
 }  // namespace tenon::autograd

@@ -18,6 +18,7 @@
 #include "core/sym/sym_int.h"
 #include "core/tensor/owner_thread.h"
 #include "core/tensor/stand_in.h"
+#include "graph/record.h"
 #include "ops/shapes.h"
 #include "ops/vjp_rules.h"
 
@@ -35,6 +36,18 @@ SymInt cells_of(SymIntList sizes, SymIntList strides) {
   SymInt last = 0;
   for (size_t d = 0; d < sizes.size(); ++d) last = last + sym_max(sizes[d] - 1, 0) * strides[d];
   return last + 1;
+}
+
+/// Whether offsets from the first element of `t` are offsets in its memory. What a recorded pass is
+/// given, by its caller, a hook or an earlier piece, may begin elsewhere than its stand-in.
+bool begins_its_memory(const Tensor& t) {
+  SymInt first = sym_offset_of(t);
+  if (first.is_symbolic() || first.word() != 0) return false;
+  if (!stand_ins) return true;
+  GraphRecorder& recorder = recorder_of_thread();
+  const Graph& graph = recorder.graph();
+  const GraphValue& made = graph.value(view_root(recorder, recorder.value_of(t)).value);
+  return made.source == ValueSource::node && !entry_of(graph.node(made.source_index).op).def->view;
 }
 
 /// Where a view lies in the memory of its base.
@@ -74,8 +87,7 @@ struct ViewPlace {
   Tensor laid_out(const Tensor& grad) const {
     if (base_is_contiguous) {
       Tensor dense = grad.contiguous();
-      SymInt first = sym_offset_of(dense);
-      return !first.is_symbolic() && first.word() == 0 ? dense : dense.clone();
+      return begins_its_memory(dense) ? dense : dense.clone();
     }
     Tensor out = grad.new_empty_strided(list_of(base_sizes), list_of(base_strides));
     out.copy_(grad);

@@ -9,8 +9,12 @@
 #include "core/error.h"
 #include "core/sym/shape_env.h"
 #include "core/tensor/tensor_impl.h"
+#include "graph/symbol_use.h"
 #include "nn/mode.h"
 #include "ops/op_table.h"
+
+#include <algorithm>
+#include <cmath>
 
 namespace tenon {
 
@@ -104,6 +108,8 @@ bool BodyNumbers::is_wanted(Number plain, const NumberPlace& place) const {
   if (plain.is_integer() && nn::n_static_modules) return false;
   if (is_meant_otherwise(plain)) return false;
   if (wanted_ && wanted_->contains(place)) return true;
+  bool has_value_of_one = values_.contains({plain.is_floating(), plain.word()});
+  if (has_value_of_one && !is_place(place) && turns_.are_none()) return true;
   auto is_another = [&](std::optional<Number> before) {
     return before && before->kind() == plain.kind() && before->word() != plain.word() &&
            (before->is_symbolic() || !is_meant_otherwise(*before));
@@ -130,10 +136,40 @@ void BodyNumbers::lift(uint32_t step, const OpEntry& op, std::span<Value> args,
   }
 }
 
+// Sizes do not change by themselves.
+bool BodyNumbers::is_of_numbers(const Expr* expr) const {
+  return std::ranges::any_of(free_symbols(expr), [&](const Expr* symbol) {
+    const SymbolSource& source = env_.info(symbol).source;
+    return source.kind == SymbolSource::Kind::input_value ||
+           (source.kind == SymbolSource::Kind::body_number &&
+            !given.places[source.index].is_size());
+  });
+}
+
+void BodyNumbers::expect(std::span<const double> plain, std::span<const Number> arguments) {
+  for (double number : plain) note_value(number);
+  for (Number number : arguments)
+    if (number.is_symbolic()) note_value(number);
+}
+
+// Many operations get a 0 or 1 for reasons of their own.
+void BodyNumbers::note_value(Number number) {
+  const Expr* expr = expression_of(number);
+  std::optional<SymValue> value = env_.hint(expr);
+  if (!value || (number.is_symbolic() && !is_of_numbers(expr))) return;
+  bool is_floating = value->kind == ExprKind::real;
+  if (is_floating || std::abs(value->integer()) > 1)
+    values_.emplace(is_floating, static_cast<uint64_t>(value->word));
+}
+
 // A symbol for a number that changes; others stay what they are.
 Number BodyNumbers::lifted(Number number, const NumberPlace& place) {
-  if (number.is_symbolic()) return turns_.named(place, number);
-  return is_wanted(number, place) ? symbol_for(number, place) : number;
+  bool is_plain = !number.is_symbolic();
+  if (is_plain && !is_wanted(number, place)) return number;
+  Number symbol = is_plain ? symbol_for(number, place) : number;
+  // Sizes, indices and bounds are equal for many reasons.
+  if (symbol.is_symbolic() && !is_place(place)) note_value(symbol);
+  return is_plain ? symbol : turns_.named(place, symbol);
 }
 
 bool BodyNumbers::is_wanted_size(int64_t size, const NumberPlace& place) const {

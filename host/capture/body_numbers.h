@@ -6,11 +6,12 @@
 // compares its numbers with those of the path: where the same operation gets another number, or the
 // same slot a tensor of another size, a symbol stands there, whose value each run gives. Such places
 // are remembered for recordings to come. So are numbers in which the turns of a loop differ that ends
-// a segment in each. Captured tensors of equal sizes share a symbol, as caches of
-// a network's layers grow together. What a recording takes for granted about the symbol is checked
-// as soon as a run has given it. Flags dynamo.specialize_int and specialize_float keep numbers
-// constants, dynamo.automatic_dynamic_shapes sizes, and dynamo.force_parameter_static_shapes those
-// of leaves that need gradients.
+// a segment in each. Another course of the body has operations that none before had; a number that one
+// of them gets is another use of one that is a symbol already, where it has its value. Captured
+// tensors of equal sizes share a symbol, as caches of a network's layers grow together. What a
+// recording takes for granted about the symbol is checked as soon as a run has given it. Flags
+// dynamo.specialize_int and specialize_float keep numbers constants, dynamo.automatic_dynamic_shapes
+// sizes, and dynamo.force_parameter_static_shapes those of leaves that need gradients.
 #pragma once
 
 #include "core/arguments.h"
@@ -23,6 +24,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace tenon {
@@ -96,6 +98,9 @@ class BodyNumbers {
   /// The sizes of a captured tensor that operation number `step` is the first to get.
   Dims sizes_of(const Tensor& captured, uint32_t slot, uint32_t step);
 
+  /// Values of numbers that change, plain ones and symbols: the body may give them to any operation.
+  void expect(std::span<const double> plain, std::span<const Number> arguments);
+
   /// A number that the body has given before the trace began.
   void give(const NumberPlace& place, Number plain) { symbol_for(plain, place); }
 
@@ -107,6 +112,8 @@ class BodyNumbers {
   SymInt size_symbol(int64_t size, const NumberPlace& place);
   SymInt new_size_symbol(int64_t size, const NumberPlace& place);
   bool is_wanted(Number plain, const NumberPlace& place) const;
+  bool is_of_numbers(const Expr* expr) const;
+  void note_value(Number number);
   Number lifted(Number number, const NumberPlace& place);
   Number symbol_for(Number plain, const NumberPlace& place);
 
@@ -115,6 +122,8 @@ class BodyNumbers {
   EarlierNumber earlier_;
   EarlierTurns& turns_;
   std::vector<std::pair<SymInt, uint32_t>> size_symbols_;  // with their numbers
+  // Of numbers that are symbols: the values in the run that is recorded.
+  std::set<std::pair<bool, uint64_t>> values_;  // floating, word
 };
 
 /// Adds conditions on numbers of the body over `from` to the guards of another recording of the same

@@ -38,6 +38,12 @@ void BodyScope::check(const std::string& reason) {
           reason, innermost ? innermost->place_ : "");
 }
 
+void BodyScope::check_for_tape(const std::string& reason) {
+  require(!innermost, ErrorCode::graph_break,
+          "{}, {}: to the tape the body is a part of one operation; do it outside of the body",
+          reason, innermost ? innermost->place_ : "");
+}
+
 void require_own_code(const GraphRecorder& recorder, const std::string& problem) {
   const OpEntry* op = recorder.op_in_meta();
   require(!op, ErrorCode::data_dependent,

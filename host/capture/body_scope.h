@@ -22,6 +22,8 @@ class BodyScope {
 
   /// Throws UserError (graph_break) inside of a scope: `reason` is what looks at data, and where.
   static void check(const std::string& reason);
+  /// The same for what asks the tape, which has no nodes of operations inside of the body.
+  static void check_for_tape(const std::string& reason);
   /// Whether this thread is inside of a scope.
   static bool is_inside();
 

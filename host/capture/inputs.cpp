@@ -4,6 +4,7 @@
 #include "autograd/accumulate_grad.h"
 #include "autograd/grad_state.h"
 #include "autograd/tape.h"
+#include "capture/errors/error_of_run.h"
 #include "capture/lazy_numbers.h"
 #include "capture/locate.h"
 #include "config/flags.h"
@@ -17,6 +18,7 @@
 #include <tenon/compiler.h>
 
 #include <algorithm>
+#include <ranges>
 
 namespace tenon {
 
@@ -180,20 +182,19 @@ struct KnownMemory {
 
   /// That of the tensor's memory, or null; as an input of the segment has it, where one does.
   StorageRef of(const Tensor& real) const {
-    StorageRef storage;
-    for (const auto& [known, fake] : stand_ins.all)
-      if (shares_storage(known, real)) storage = impl_of(fake)->storage_ref;
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (shares_storage(inputs[i], real)) storage = storages[i];
-    return storage;
+    auto memory = [](const Tensor& t) { return impl_of(t)->storage_ref.get(); };
+    for (size_t i = inputs.size(); i-- > 0;)
+      if (memory(inputs[i]) == memory(real)) return storages[i];
+    for (const auto& [known, fake] : std::views::reverse(stand_ins.all()))
+      if (memory(known) == memory(real)) return impl_of(fake)->storage_ref;
+    return {};
   }
 };
 
 }  // namespace
 
 Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body, InGraph in_graph) {
-  for (auto& [known, fake] : stand_ins.all) {
-    if (!same_head(known, real)) continue;
+  if (Tensor fake = stand_ins.fake_of(real); fake.defined()) {
     note_same(real, fake, body);
     recorder_.as_fake(fake);  // adopts it where a new segment has begun
     return fake;
@@ -219,7 +220,7 @@ void TraceInputs::note_same(const Tensor& real, const Tensor& fake, const detail
   const ValueOrigin* input = known_origin(fake);
   if (!input || input->kind == ValueOrigin::Kind::graph) return;
   bool is_argument = input->kind == ValueOrigin::Kind::leaf;
-  require(
+  refuse_unless(
       !is_argument || !recorder_.on_tape || !real.requires_grad(), ErrorCode::unsupported,
       "a body that calls backward() and must be one graph captures a tensor of shape {} that "
       "needs a gradient and is its argument, too; pass a detach() of it, or leave out fullgraph",
@@ -234,8 +235,7 @@ void TraceInputs::note_same(const Tensor& real, const Tensor& fake, const detail
 }
 
 void TraceInputs::lift_gradient(const Tensor& leaf, const Tensor& gradient) {
-  auto is_it = [&](const auto& known) { return same_head(known.first, gradient); };
-  if (std::ranges::any_of(stand_ins.all, is_it)) return;
+  if (stand_ins.fake_of(gradient).defined()) return;
   ValueOrigin origin = origin_of(recorder_.as_fake(leaf));  // may lift the leaf
   auto place = static_cast<uint32_t>(implicit.size());
   add_input(gradient, meta_of(gradient), gradient.storage_offset(),
@@ -266,22 +266,25 @@ Tensor TraceInputs::add_input(const Tensor& real, const TensorMeta& meta, SymInt
   segment_origins_.push_back(origin);
   segment_storages_.push_back(impl_of(fake)->storage_ref);
   set_origin(fake, origin);
-  if (is_lent(real)) let_go_of_captured(*this);
-  for (const auto& [known, fake_of_known] : stand_ins.all) {
-    if (!is_lent(real) || !share_lent_memory(known, real)) continue;
-    host_writes.watch(known);
-    host_writes.watch(real);
+  if (is_lent(real)) watch_lent(real);
+  stand_ins.add(real, fake);
+  return fake;
+}
+
+void TraceInputs::watch_lent(const Tensor& real) {
+  let_go_of_captured(*this);
+  for (const auto& [known, fake] : stand_ins.all()) {
+    if (!share_lent_memory(known, real)) continue;
+    for (const Tensor* t : {&known, &real}) host_writes.watch(*t);
     lends_twice = true;
   }
-  stand_ins.all.push_back({real, fake});
-  return fake;
 }
 
 bool TraceInputs::meets_lent_memory(const CallArgs& call) const {
   bool any = false;
   auto look = [&](const Tensor& t) {
     if (any || !t.defined() || t.is_fake() || !is_lent(t) || stand_ins.fake_of(t).defined()) return;
-    any = std::ranges::any_of(stand_ins.all,
+    any = std::ranges::any_of(stand_ins.all(),
                               [&](const auto& known) { return share_lent_memory(known.first, t); });
   };
   for (uint32_t i = 0; i < call.n_args; ++i) each_tensor(call.args[i], look);
@@ -293,7 +296,7 @@ Tensor TraceInputs::fake_for_result(const Tensor& real) {
   impl_of(fake)->ensure_extra().concrete = real;
   impl_of(fake)->keys |= bit(Key::meta);
   if (real.requires_grad()) mark_requires_grad(fake, true);
-  stand_ins.all.push_back({real, fake});
+  stand_ins.add(real, fake);
   origins_.erase(impl_of(fake));  // of one that is gone
   recorder_.know_earlier(fake);   // somebody may keep it who never uses it
   return fake;
@@ -307,11 +310,6 @@ static void set_sizes(const Tensor& fake, const Dims& sizes) {
     if ((meta.strides[inner] * meta.sizes[inner]).word() == meta.strides[outer].word())
       strides[outer] = strides[inner] * sizes[inner];
   replace_metadata(fake, list_of(sizes), list_of(strides), sym_offset_of(fake));
-}
-
-static void put_at(const Tensor& fake, SymInt offset) {
-  impl_of(fake)->ensure_extra().sym_offset = offset;
-  replace_metadata(fake, fake.sizes(), fake.strides(), offset);
 }
 
 void TraceInputs::adopt(const Tensor& fake, const Dims& sizes, NamedOffset named) {
@@ -351,7 +349,8 @@ void TraceInputs::set_origin(const Tensor& fake, ValueOrigin origin) {
 void TraceInputs::add_known(const Tensor& real, const Tensor& fake, const ImplicitInput& met) {
   set_origin(fake, {ValueOrigin::Kind::implicit, static_cast<uint32_t>(implicit.size())});
   impl_of(fake)->ensure_extra().concrete = real;
-  stand_ins.all.push_back({real, fake});
+  put_where_it_lies(fake);
+  stand_ins.add(real, fake);
   ImplicitInput& known = implicit.emplace_back(met);
   known.source = ImplicitInput::Source::held;
   known.tensor = real;
@@ -371,7 +370,7 @@ void TraceInputs::take_place(const Tensor& own, const Tensor& held) {
   if (auto known = origins_.find(impl_of(own)); known != origins_.end())
     set_origin(held, known->second);
   std::ranges::for_each(argument_fakes_, replace);
-  for (auto& [real, fake] : stand_ins.all) replace(fake);
+  stand_ins.take_place(own, held);
 }
 
 // If the caller passed state(), only captured tensors in it and their gradients may be written. On
@@ -387,12 +386,13 @@ void TraceInputs::check_write(const Tensor& written) const {
   auto is_named = [&](const Tensor& real) {
     return !state_ || std::ranges::any_of(*state_, [&](const Tensor& t) { return is_of(t, real); });
   };
-  for (const auto& [real, fake] : stand_ins.all) {
+  for (const auto& [real, fake] : stand_ins.all()) {
     if (is_argument(*this, fake) || !shares_storage(fake, written)) continue;
-    require(is_named(real), ErrorCode::invalid_argument,
-            "the body writes a captured tensor of shape {} that state() does not name; add its "
-            "module, its optimizer or the tensor itself to the state that compile() is given",
-            real.sizes());
+    refuse_unless(
+        is_named(real), ErrorCode::invalid_argument,
+        "the body writes a captured tensor of shape {} that state() does not name; add its "
+        "module, its optimizer or the tensor itself to the state that compile() is given",
+        real.sizes());
     if (recorder_.on_tape) bump_version(real);
   }
 }
@@ -483,16 +483,17 @@ std::vector<detail::TensorHead*> TraceInputs::segment_heads(size_t n) const {
 ValueOrigin TraceInputs::origin_of(const Tensor& fake) const {
   for (uint32_t i = 0; i < segment_origins_.size(); ++i)
     if (recorder_.input_fake(i).is_same(fake)) return segment_origins_[i];
-  fail(ErrorCode::unsupported,
-       "a body that calls backward() changes the gradient of a leaf that it has made itself; call "
-       "autograd::grad() for that");
+  refuse(
+      ErrorCode::unsupported,
+      "a body that calls backward() changes the gradient of a leaf that it has made itself; call "
+      "autograd::grad() for that");
 }
 
 int32_t TraceInputs::references(const Tensor& fake) const {
   auto is_it = [&](const Tensor& t) { return same_head(t, fake); };
   return static_cast<int32_t>(
       std::ranges::count_if(argument_fakes_, is_it) +
-      std::ranges::count_if(stand_ins.all, is_it, &std::pair<Tensor, Tensor>::second));
+      std::ranges::count_if(stand_ins.all(), is_it, &std::pair<Tensor, Tensor>::second));
 }
 
 }  // namespace tenon

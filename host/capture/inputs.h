@@ -116,6 +116,7 @@ class TraceInputs {
   Tensor add_argument(size_t index, const TracePolicy& policy);
   Tensor add_input(const Tensor& real, const TensorMeta& meta, SymInt offset, StorageRef storage,
                    ValueOrigin origin);
+  void watch_lent(const Tensor& real);
   void note_same(const Tensor& real, const Tensor& fake, const detail::Body& body);
   void share_memory(const Tensor& fake, const Tensor& real);
   void check_write(const Tensor& written) const;

@@ -14,36 +14,69 @@
 
 namespace tenon {
 
+void StandIns::add(const Tensor& real, const Tensor& fake) {
+  all_.emplace_back(real, fake);
+  index(all_.size() - 1);
+}
+
+void StandIns::index(size_t place) {
+  by_real_.try_emplace(all_[place].first.head(), place);
+  by_fake_.try_emplace(all_[place].second.head(), place);
+}
+
+void StandIns::index_anew() {
+  by_real_.clear();
+  by_fake_.clear();
+  for (size_t i = 0; i < all_.size(); ++i) index(i);
+}
+
+void StandIns::take_place(const Tensor& own, const Tensor& held) {
+  for (auto& [real, fake] : all_)
+    if (same_head(fake, own)) fake = held;
+  index_anew();
+}
+
+void StandIns::erase(FunctionRef<bool(Known&)> is_gone) {
+  if (std::erase_if(all_, is_gone)) index_anew();
+}
+
 Tensor StandIns::fake_of(const Tensor& real) const {
-  for (const auto& [known, fake] : all)
-    if (same_head(known, real)) return fake;
-  return Tensor();
+  auto known = by_real_.find(real.head());
+  return known == by_real_.end() ? Tensor() : all_[known->second].second;
 }
 
 Tensor StandIns::real_of(const Tensor& fake) const {
-  for (const auto& [real, known] : all)
-    if (same_head(known, fake)) return real;
-  return Tensor();
+  auto known = by_fake_.find(fake.head());
+  return known == by_fake_.end() ? Tensor() : all_[known->second].first;
 }
 
 bool StandIns::any_overlaps(const Tensor& real) const {
-  return std::ranges::any_of(all, [&](const auto& known) {
-    return !same_head(known.first, real) && may_overlap(known.first, real);
+  const Storage* memory = impl_of(real)->storage_ref.get();
+  return std::ranges::any_of(all_, [&](const Known& known) {
+    bool is_there = impl_of(known.first)->storage_ref.get() == memory;
+    return is_there && !same_head(known.first, real) && may_overlap(known.first, real);
   });
 }
 
 void StandIns::forget(std::span<const Tensor> reals) {
-  std::erase_if(all, [&](const auto& known) {
+  erase([&](const Known& known) {
     return std::ranges::any_of(reals, [&](const Tensor& t) { return same_head(t, known.first); });
   });
 }
 
+void WrittenMemory::add(const Tensor& real) {
+  const StorageRef& memory = impl_of(real)->storage_ref;
+  memory_.try_emplace(memory.get(), memory);
+}
+
+// What the body has made may be a view of what it was given.
 void WrittenMemory::note(const CallArgs& call, const StandIns& stand_ins) {
   auto note_one = [&](const Tensor& t) {
-    Tensor real = t.is_fake() ? concrete_of(t) : t;
-    if (real.defined()) tensors_.push_back(std::move(real));
-    for (const auto& [known, fake] : stand_ins.all)
-      if (shares_storage(fake, t)) tensors_.push_back(known);
+    Tensor real = real_of(t);
+    if (real.defined()) return add(real);
+    const Storage* memory = impl_of(t)->storage_ref.get();
+    for (const auto& [known, fake] : stand_ins.all())
+      if (impl_of(fake)->storage_ref.get() == memory) add(known);
   };
   uint64_t written = written_args(call);
   for (uint32_t i = 0; i < call.n_args; ++i)
@@ -51,7 +84,7 @@ void WrittenMemory::note(const CallArgs& call, const StandIns& stand_ins) {
 }
 
 bool WrittenMemory::holds(const Tensor& real) const {
-  return std::ranges::any_of(tensors_, [&](const Tensor& t) { return shares_storage(t, real); });
+  return memory_.contains(impl_of(real)->storage_ref.get());
 }
 
 static bool has_hints_of(const Tensor& fake, const Tensor& real) {
@@ -96,7 +129,7 @@ void note_places(TraceInputs& inputs, const CallArgs& call) {
 
 void note_places_of(TraceInputs& inputs, const Tensor& seen) {
   Tensor there = real_of(seen);  // undefined for what the body has made
-  for (const auto& [real, fake] : inputs.stand_ins.all) {
+  for (const auto& [real, fake] : inputs.stand_ins.all()) {
     bool is_there = shares_storage(fake, seen) || (there.defined() && shares_storage(real, there));
     if (!is_there) continue;
     const ValueOrigin* origin = inputs.known_origin(fake);
@@ -149,15 +182,26 @@ bool is_argument(const TraceInputs& inputs, const Tensor& fake) {
                              [&](const Tensor& t) { return t.defined() && same_head(t, fake); });
 }
 
+void put_at(const Tensor& fake, SymInt offset) {
+  impl_of(fake)->ensure_extra().sym_offset = offset;
+  replace_metadata(fake, fake.sizes(), fake.strides(), offset);
+}
+
+void put_where_it_lies(const Tensor& fake) {
+  const Tensor& real = concrete_of(fake);
+  if (real.defined()) put_at(fake, real.storage_offset());
+}
+
 int64_t offset_of(const TraceInputs& inputs, const Tensor& fake) {
   int64_t own = sym_offset_of(fake).guard_int();
-  for (const auto& [real, known] : inputs.stand_ins.all)
-    if (shares_storage(known, fake)) return own + elements_beyond(fake, real, known);
+  for (const auto& [real, known] : inputs.stand_ins.all())
+    if (shares_storage(known, fake))
+      return own + elements_beyond(fake, real, impl_of(known)->storage_offset);
   return own;
 }
 
-int64_t elements_beyond(const Tensor& fake, const Tensor& of_call, const Tensor& known) {
-  int64_t elements = of_call.storage_offset() - impl_of(known)->storage_offset;
+int64_t elements_beyond(const Tensor& fake, const Tensor& of_call, int64_t known) {
+  int64_t elements = of_call.storage_offset() - known;
   return elements * itemsize(of_call.dtype()) / itemsize(fake.dtype());
 }
 
@@ -167,7 +211,7 @@ static int32_t references_of(const Tensor& t) {
 
 // What nobody else holds the body cannot name again: in a plain run its memory is free by now.
 void let_go_of_captured(TraceInputs& inputs) {
-  std::erase_if(inputs.stand_ins.all, [&](std::pair<Tensor, Tensor>& known) {
+  inputs.stand_ins.erase([&](StandIns::Known& known) {
     const ValueOrigin* origin = inputs.known_origin(known.second);
     if (!origin || origin->kind != ValueOrigin::Kind::implicit) return false;
     const ImplicitInput& met = inputs.implicit[origin->index];

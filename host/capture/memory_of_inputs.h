@@ -2,7 +2,11 @@
 #pragma once
 
 #include "core/dispatch.h"
+#include "core/function_ref.h"
+#include "core/tensor/storage.h"
 
+#include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -12,8 +16,15 @@ class GraphRecorder;
 class TraceInputs;
 
 /// The fakes that stand for the real tensors which a recording has met.
-struct StandIns {
-  std::vector<std::pair<Tensor, Tensor>> all;  ///< real, fake
+class StandIns {
+ public:
+  using Known = std::pair<Tensor, Tensor>;  ///< real, fake
+  std::span<const Known> all() const { return all_; }
+  void add(const Tensor& real, const Tensor& fake);
+  /// `held` is the fake from here on that `own` was.
+  void take_place(const Tensor& own, const Tensor& held);
+  /// Those for which `is_gone`, which takes what it wants of the pair.
+  void erase(FunctionRef<bool(Known&)> is_gone);
   /// Undefined for a tensor that the body has not named.
   Tensor fake_of(const Tensor& real) const;
   /// What the fake stands for; undefined where there is nothing.
@@ -22,6 +33,13 @@ struct StandIns {
   bool any_overlaps(const Tensor& real) const;
   /// Where the body names these real tensors again, they are others.
   void forget(std::span<const Tensor> reals);
+
+ private:
+  using Places = std::unordered_map<const detail::TensorHead*, size_t>;
+  void index(size_t place);
+  void index_anew();
+  std::vector<Known> all_;
+  Places by_real_, by_fake_;  // the first one
 };
 
 /// Memory of real tensors that a segment writes when it runs: until then they are as they were.
@@ -30,10 +48,11 @@ class WrittenMemory {
   void note(const CallArgs& call, const StandIns& stand_ins);
   /// Whether the tensor lies in it.
   bool holds(const Tensor& real) const;
-  void clear() { tensors_.clear(); }
+  void clear() { memory_.clear(); }
 
  private:
-  std::vector<Tensor> tensors_;
+  void add(const Tensor& real);
+  std::unordered_map<const Storage*, StorageRef> memory_;
 };
 
 /// Real tensors that operations of a body have turned or resized: arguments, and in one graph captured
@@ -73,12 +92,17 @@ void check_writes_to_tape(const TraceInputs& inputs, const GraphRecorder& record
 /// Whether it stands for an argument of the call.
 bool is_argument(const TraceInputs& inputs, const Tensor& fake);
 
+/// The fake begins there in its memory.
+void put_at(const Tensor& fake, SymInt offset);
+/// A fake that an earlier run has placed begins where its tensor does in this call, which may have been
+/// let go of since.
+void put_where_it_lies(const Tensor& fake);
 /// Where the tensor begins that the fake stands for.
 int64_t offset_of(const TraceInputs& inputs, const Tensor& fake);
 
 /// How many elements later than `fake` a tensor of the call begins, where `of_call` is over the same
-/// memory as `known`, its fake.
-int64_t elements_beyond(const Tensor& fake, const Tensor& of_call, const Tensor& known);
+/// memory and is known to begin at `known`.
+int64_t elements_beyond(const Tensor& fake, const Tensor& of_call, int64_t known);
 
 /// Frees captured tensors that nobody else holds any more, which the body may have got from uncompiled
 /// code; between two segments.

@@ -103,7 +103,7 @@ OutsideOfBody::OutsideOfBody(bool shows_fakes) {
     });
   }
   if (trace) {
-    for (const auto& [real, fake] : trace->inputs().stand_ins.all) name(real);
+    for (const auto& [real, fake] : trace->inputs().stand_ins.all()) name(real);
     for (const Tensor& fake : trace->held_fakes())
       show(fake, concrete_of(fake), is_argument(trace->inputs(), fake));
   }
@@ -153,9 +153,13 @@ UncompiledChanges OutsideOfBody::end_shows() {
   return changes;
 }
 
-void change_needs(Trace& trace, std::string_view what, std::source_location where) {
+void begin_segment(Trace& trace, std::string_view what, std::source_location where) {
   trace.graph_break(what, where);
   trace.inputs().restart();
+}
+
+void change_needs(Trace& trace, std::string_view what, std::source_location where) {
+  begin_segment(trace, what, where);
   trace.recording_.why_not_followed = message("{} changes what needs a gradient", what);
 }
 
@@ -221,7 +225,7 @@ void follow_needs(Trace& trace) {
     any = true;
   };
   for (const Tensor& fake : trace.held_fakes()) follow(fake, concrete_of(fake));
-  for (const auto& [real, fake] : trace.inputs().stand_ins.all) follow(fake, real);
+  for (const auto& [real, fake] : trace.inputs().stand_ins.all()) follow(fake, real);
   if (any) meet_anew(trace);
 }
 

@@ -82,6 +82,7 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
   set_hooks();
   ShapeEnvScope scope(*env_);
   inputs_.add_arguments(policy);
+  numbers_.expect(policy.changing, inputs_.argument_numbers());
 }
 
 // The rules hold until the recording's graph is lowered, where there is one.
@@ -192,10 +193,11 @@ void Trace::graph_break(std::string_view what, std::source_location where, Break
 
 void Trace::cut(std::string reason) {
   BodyScope::check(reason);
-  require(!is_on_tape(), ErrorCode::unsupported,
-          "a body that calls backward() must be one graph, and it is cut: {}; return the value "
-          "instead of looking at it, or compile the part before backward()",
-          reason);
+  refuse_unless(
+      !is_on_tape(), ErrorCode::unsupported,
+      "a body that calls backward() must be one graph, and it is cut: {}; return the value "
+      "instead of looking at it, or compile the part before backward()",
+      reason);
   if (report::artifact_enabled("graph_breaks"))
     report::log_artifact("graph_breaks", reason + report::stack_if_verbose());
   report::count_in("graph_break", reason);
@@ -322,6 +324,7 @@ void Trace::resume(const Recording& left, const Path& path, size_t n_parts, cons
     for (uint32_t object : part.outputs) {
       inputs_.set_origin(frame.objects[object], {ValueOrigin::Kind::graph, n_made_++});
       recorder_.know_earlier(frame.objects[object]);
+      put_where_it_lies(frame.objects[object]);
     }
   }
   recording_.n_graph_breaks = static_cast<int64_t>(n_parts);
@@ -336,8 +339,7 @@ void Trace::resume(const Recording& left, const Path& path, size_t n_parts, cons
   const size_t n_numbers = path.numbers_before(n_steps_);
   const auto& guards = left.guards.numbers_of_body;
   for (const NumberGuard& guard : std::span(guards).first(std::min(n_numbers, guards.size())))
-    earlier_conditions_.insert(earlier_conditions_.end(), guard.conditions.begin(),
-                               guard.conditions.end());
+    std::ranges::copy(guard.conditions, std::back_inserter(earlier_conditions_));
   for (size_t i = 0; i < n_numbers; ++i) {
     const Path::BodyNumber& number = path.numbers()[i];
     numbers_.give(number.place,
@@ -424,10 +426,7 @@ Recording Trace::finish(const BodyResults& results) {
   recording_.plain_results.texts.assign(plain.texts.span().begin(), plain.texts.span().end());
   for (Number n : plain.numbers) recording_.output_numbers.push_back(with_kept_values(n));
   finish_escapes(results.tensors);
-  if (recording_.has_graph_breaks())
-    finish_pieces(results.tensors);
-  else
-    finish_graph(results.tensors);
+  recording_.has_graph_breaks() ? finish_pieces(results.tensors) : finish_graph(results.tensors);
   recording_.implicit = std::move(inputs_.implicit);
   recording_.same_tensors = std::move(inputs_.same_tensors);
   report::PhaseScope phase("guards");

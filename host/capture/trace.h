@@ -95,9 +95,6 @@ class Trace {
   }
   /// The element as a symbol. Only where symbols().captures_scalars().
   Number item_symbol(const Tensor& t, Dtype wanted);
-  /// Runs what is pending, forward of a function last, whose results get their history.
-  void attach_outside(std::string_view what, const autograd::WaitingFunction& function,
-                      autograd::FunctionTensors tensors);
   /// The body depends on the mode of a module.
   void note_mode(const std::shared_ptr<const bool>& mode) {
     for (const ReadMode& known : recording_.modes)
@@ -111,6 +108,7 @@ class Trace {
   void keep_guard(ProgramGuard guard) { recording_.program_guards.push_back(std::move(guard)); }
 
   TraceInputs& inputs() { return inputs_; }
+  const TraceInputs& inputs() const { return inputs_; }
   DataSymbols& symbols() { return symbols_; }
   TouchedGradients& gradients() { return gradients_; }
   /// Touched before there is a tape, in a body that must be one graph.
@@ -172,7 +170,9 @@ class Trace {
 };
 
 /// Ends the segment, since another tensor needs a gradient from here on: what was recorded before
-/// knows nothing of it, and no later run is held against it.
+/// knows nothing of it.
+void begin_segment(Trace& trace, std::string_view what, std::source_location where);
+/// The same where no later run can be held against the recording.
 void change_needs(Trace& trace, std::string_view what, std::source_location where);
 /// The body has thrown. Whether it may run once more: no segment has run, and nobody keeps a fake but
 /// `results`.

@@ -23,6 +23,7 @@ struct TracePolicy {
   std::vector<std::vector<DimPolicy>> sizes;    ///< by tensor leaf, by dimension
   std::vector<std::vector<DimPolicy>> strides;  ///< by tensor leaf; fixed = taken as it is
   std::vector<bool> numbers;                    ///< by number leaf: symbolic
+  std::vector<double> changing;  ///< plain numbers of the arguments that were others before
   bool fullgraph = false;
   bool captures_scalars = false;  ///< item() gives a symbol
   bool captures_shapes = false;   ///< ops whose sizes depend on data are recorded

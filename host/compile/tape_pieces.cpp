@@ -120,6 +120,7 @@ class TapeInterpreter final : public Artifact {
       FunctionPlace place = *FunctionPlace::of(graph->node(last));
       for (const auto* list : {&place.inputs, &place.results, &place.saved})
         for (ValueId v : *list) kept_.emplace(v, Tensor());
+      for (ValueId result : place.results) ends_of_functions_[result] = last;
       functions_.emplace(last, std::move(place));
     }
     interpreter_.on_results(
@@ -149,18 +150,24 @@ class TapeInterpreter final : public Artifact {
       if (auto wanted = kept_of_call->find(node.first_result + r); wanted != kept_of_call->end())
         wanted->second = results[r];
     auto id = static_cast<NodeId>(&node - graph_->nodes().data());
-    if (auto function = functions_.find(id); function != functions_.end())
+    auto function = functions_.find(id);
+    const bool ends_function = function != functions_.end();
+    if (ends_function)
       RequestsOfCall::attach_function(
           id, function->second, [](ValueId v) { return kept_of_call->at(v); }, as_it_is);
     auto hooked = [&](ValueId v) {
+      if (auto end = ends_of_functions_.find(v); end != ends_of_functions_.end())
+        return end->second == id ? kept_of_call->at(v) : Tensor();
       bool is_result = v >= node.first_result && v - node.first_result < results.size();
       return is_result ? results[v - node.first_result] : Tensor();
     };
-    if (autograd::is_hooked(node)) RequestsOfCall::attach_hooks(hooked);
+    if (ends_function || autograd::is_hooked(node)) RequestsOfCall::attach_hooks(hooked);
   }
 
   std::shared_ptr<Graph> graph_;
   std::unordered_map<NodeId, FunctionPlace> functions_;
+  // By result, which gets its history where its function ends, and hooks with it.
+  std::unordered_map<ValueId, NodeId> ends_of_functions_;
   Kept kept_;
   Interpreter interpreter_;
 };

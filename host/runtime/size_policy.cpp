@@ -8,6 +8,7 @@
 #include "runtime/call.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 
 namespace tenon {
@@ -48,6 +49,9 @@ void DynamicMemory::join(const detail::Leaves& leaves) {
   }
   numbers.resize(std::max(numbers.size(), leaves.numbers.size()));
   for (size_t i = 0; i < leaves.numbers.size(); ++i) numbers[i].join(leaves.numbers[i].word());
+  plain.resize(std::max(plain.size(), leaves.plain.size()));
+  for (size_t i = 0; i < leaves.plain.size(); ++i)
+    plain[i].join(static_cast<int64_t>(leaves.plain.span()[i].bits));
 }
 
 void DynamicMemory::join(const GivenNumbers& given) {
@@ -152,6 +156,16 @@ void check_unbacked(const Leaves& leaves, const TracePolicy& policy) {
   }
 }
 
+// Whole numbers are equal to constants of the body for many reasons.
+void add_changing(const DynamicMemory& memory, const Leaves& leaves, TracePolicy& policy) {
+  for (size_t i = 0; i < leaves.plain.size(); ++i) {
+    const detail::PlainLeaf& leaf = leaves.plain.span()[i];
+    bool is_floating = leaf.kind == 1;
+    if (is_floating && memory.plain[i].state == DynamicMemory::Cell::State::dynamic)
+      policy.changing.push_back(std::bit_cast<double>(leaf.bits));
+  }
+}
+
 bool is_symbolic_number(const Site& site, Number number, size_t index) {
   const config::Flags& flags = config::flags();
   if (lists(flags.compiler.dynamic_sources, message("number{}", index))) return true;
@@ -179,6 +193,7 @@ TracePolicy trace_policy(Site& site, const Leaves& leaves, bool backend_takes_sy
     add_tensor(site, *leaves.tensors[i], i, policy);
   for (size_t i = 0; i < leaves.numbers.size(); ++i)
     policy.numbers.push_back(is_symbolic_number(site, leaves.numbers[i], i));
+  add_changing(site.memory, leaves, policy);
   if (!backend_takes_symbols) {
     for (auto* all : {&policy.sizes, &policy.strides})
       for (auto& dims : *all) std::ranges::fill(dims, DimPolicy::fixed);

@@ -21,7 +21,7 @@ struct DynamicMemory {
     bool rank_changed = false;
   };
   std::vector<TensorCells> tensors;
-  std::vector<Cell> numbers;
+  std::vector<Cell> numbers, plain;  ///< plain: numbers that are no symbols as arguments
   std::shared_ptr<const std::set<NumberPlace>> body_numbers;
   void join(const detail::Leaves& leaves);
   void join(const GivenNumbers& given);

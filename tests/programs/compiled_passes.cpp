@@ -2,6 +2,9 @@
 // that take turns.
 #include "program.h"
 
+#include <tenon/compiled_autograd.h>
+#include <tenon/control_flow.h>
+
 namespace tenon::programs {
 namespace {
 
@@ -75,6 +78,72 @@ TENON_PROGRAM(AWholeStepInPieces, 8) {
     loss(ones({1 + i % 3, 2})).backward();
     run.log(w.detach(), v.detach(), w.grad().defined());
     if (i == 2) optimizer.lr *= 0.5;
+  }
+}
+
+/// Gives what it is given, also back.
+struct Unchanged : autograd::Function<Unchanged> {
+  static std::vector<Tensor> forward(autograd::Context&, const std::vector<Tensor>& in) {
+    return {in[0] * 1.0};
+  }
+  static std::vector<Tensor> backward(autograd::Context&, std::vector<Tensor> grads) {
+    return grads;
+  }
+};
+
+// What user code gives back may begin anywhere in its memory, and places in a view are counted there.
+void log_gradients_of_written_views(Run& run, const std::function<Tensor(const Tensor&)>& with_code,
+                                    const std::function<Tensor(const Tensor&)>& write) {
+  if (!run.is_plain()) compiled_autograd::enable_everywhere(run.backend());
+  Tensor scales = row({1, 2, 4, 8}).view({2, 2});
+  for (int i = 0; i < 3; ++i) {
+    Tensor y = halves({2, 2}, i).requires_grad_();
+    Tensor u = with_code(write(y[1] + 1.0));
+    (stack({y[0], u}) * scales).sum().backward();
+    run.log(y.grad());
+  }
+}
+
+Tensor with_first_tripled(const Tensor& t) {
+  t.slice(0, 0, 1).mul_(3.0);
+  return t;
+}
+
+TENON_PROGRAM(AHookBehindAWriteToAView, 1) {
+  auto hooked = [](const autograd::TensorHook& hook) {
+    return [hook](const Tensor& t) {
+      autograd::register_hook(t, hook);
+      return t;
+    };
+  };
+  auto looks = [](const Tensor&) { return Tensor(); };
+  auto gives_a_row = [](const Tensor& g) { return stack({g * 16.0, g * 2.0})[1]; };
+  auto scattered = [](const Tensor& t) {
+    return as_strided_scatter(t, t.slice(0, 1, 2) * 4.0, {1}, {1}, 0);
+  };
+  for (auto write : {&with_first_tripled, +scattered}) {
+    log_gradients_of_written_views(run, hooked(looks), write);
+    log_gradients_of_written_views(run, hooked(gives_a_row), write);
+  }
+}
+
+TENON_PROGRAM(AFunctionBehindAWriteToAView, 1) {
+  auto apply = [](const Tensor& t) { return Unchanged::apply({t})[0]; };
+  log_gradients_of_written_views(run, apply, with_first_tripled);
+}
+
+TENON_PROGRAM(AWriteToAViewInABranch, 2) {
+  auto f = run.compile([](const Tensor& y) {
+    using List = std::vector<Tensor>;
+    auto then = [](const List& r) { return List{with_first_tripled(r[1] + 1.0)}; };
+    auto otherwise = [](const List& r) { return List{r[0] * 1.0}; };
+    return stack({y[0], cond(y.sum() > -64.0, then, otherwise, List{y[0], y[1]})[0]});
+  });
+  if (!run.is_plain()) compiled_autograd::enable_everywhere(run.backend());
+  for (int i = 0; i < 3; ++i) {
+    Tensor y = halves({2, 2}, i).requires_grad_();
+    (f(y) * row({1, 2, 4, 8}).view({2, 2})).sum().backward();
+    run.log(y.grad());
   }
 }
 

@@ -455,5 +455,34 @@ TENON_PROGRAM(FunctionsOfSeveralThreads, 12) {
   for (const List& gradients : found) run.log(gradients);
 }
 
+struct TwoProducts : Function<TwoProducts> {
+  static List forward(Context&, const List& in) { return {in[0] * 2.0, in[0] * 3.0}; }
+  static List backward(Context&, List grads) { return {grads[0] * 2.0 + grads[1] * 3.0}; }
+};
+
+// Beside a write operations go on the tape one by one, and the first result is there before the last.
+TENON_PROGRAM(HooksOnEachResultBesideAWrite, 8) {
+  for (size_t hooked : {0, 1})
+    for (bool writes : {false, true}) {
+      auto f = run.compile([&](const Tensor& x) {
+        Tensor v = zeros({2});
+        List products = TwoProducts::apply({x});
+        autograd::register_hook(products[hooked], [](const Tensor& g) { return g * 4.0; });
+        autograd::grad_fn(products[hooked]).register_prehook([](const List& g) {
+          return List{g[0] * 0.5, g[1]};
+        });
+        products[hooked].retain_grad();
+        if (writes) v.add_(1.0);
+        return std::pair(v + products[0] + products[1], products[hooked]);
+      });
+      for (int i = 0; i < 3; ++i) {
+        Tensor x = row({1, float(i)}).requires_grad_();
+        auto [y, product] = f(x);
+        y.sum().backward();
+        run.log(x.grad(), product.grad());
+      }
+    }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -246,13 +246,19 @@ TENON_PROGRAM(HooksOnNodesThatComeTooLate, 6) {
   auto f = run.compile([&](const Tensor& x) {
     Tensor h = x * w;
     if (h.sum().item<float>() > 100) return h;
-    run.log(fails([&] { grad_fn(h).register_prehook(keeps); }) == !run.is_plain());
     kept = grad_fn(h);
+    return h * 2.0;
+  });
+  auto too_late = run.compile([&](const Tensor& x) {
+    Tensor h = x * w;
+    if (h.sum().item<float>() > 100) return h;
+    fails([&] { grad_fn(h).register_prehook(keeps); });  // ends the call all the same
     return h * 2.0;
   });
   for (int i = 0; i < 3; ++i) {
     f(row({1, float(i)}));
     run.log(kept.name(), fails([&] { kept.register_prehook(keeps); }) == !run.is_plain());
+    run.log(fails([&] { too_late(row({1, float(i)})); }) == !run.is_plain());
   }
 }
 

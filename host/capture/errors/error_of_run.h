@@ -86,6 +86,25 @@ class ErrorOfRun {
   std::list<Tensor> made_up_;
 };
 
+/// fail(), where no plain run would throw: the recording itself cannot go on with the body. The run ends
+/// with that, whatever the body does about it.
+template <class... Args>
+[[noreturn]] void refuse(ErrorCode code, detail::MessagePattern pattern, const Args&... args) {
+  try {
+    fail(code, pattern, args...);
+  } catch (...) {
+    ErrorOfRun::note_current();
+    throw;
+  }
+}
+/// The same unless `condition` holds.
+template <class... Args>
+void refuse_unless(bool condition, ErrorCode code, detail::MessagePattern pattern,
+                   const Args&... args) {
+  if (!condition) [[unlikely]]
+    refuse(code, pattern, args...);
+}
+
 /// Runs an operation of the body on what tensors stand for, see ErrorOfRun::runs_at_once.
 void run_at_once(const CallArgs& call);
 

@@ -103,6 +103,8 @@ bool Follower::takes(const CallArgs& call) {
     keep_lazy_numbers(call);
     if (thread_modes.follower != this) return false;  // their copies were the first difference
   }
+  if (has_unsettled_needs_) [[unlikely]]
+    settle_needs();
   if (is_off_path_) return false;
   // An assertion is no step of a path: the numbers of this run answer it.
   if (call.op->id == OpId::aten__assert_scalar_default) return run_meta(call), true;
@@ -182,6 +184,7 @@ void Follower::take(const CallArgs& call) {
 // facts: it is short.
 bool Follower::takes_unit(OpUnit& unit) {
   if (thread_modes.follower != this || ErrorOfRun::runs_at_once()) return false;
+  settle_needs();
   auto fits = [&] { return !walk_.leaves_break_out() && walk_.at().fits_unit(unit); };
   if (is_off_path_ || holds_lazy_numbers() || !host_writes.are_none() ||
       (!fits() && (unit.facts().empty() || !changes_path(fits)))) {
@@ -254,20 +257,61 @@ bool Follower::changes_path(FunctionRef<bool()> fits) {
   return std::ranges::any_of(others_, takes_over) || takes_over(first_);
 }
 
+bool Follower::finds_next_part() {
+  auto fits = [this] { return finds_recorded_tensors(walk_); };
+  return fits() || changes_path(fits);
+}
+
 void Follower::leave_uncompiled(const UncompiledChanges& changes) {
   walk_.let_escape(changes.objects);
   walk_.at().frame().is_spoiled |= changes.any();
-  auto fits = [this] { return finds_recorded_tensors(walk_); };
+  has_other_needs_ |= changes.any_other_need;
   changed_.insert(changed_.end(), changes.named.begin(), changes.named.end());
-  is_off_path_ = !changes.reshaped.empty() || !changed_.empty() || !(fits() || changes_path(fits));
+  is_off_path_ = !changes.reshaped.empty() || !changed_.empty() || !finds_next_part();
   if (is_off_path_) difference_ = "uncompiled code has changed what tensors of the body are";
 }
 
-bool Follower::passes_break() {
+static void note_first_need(Frame& frame, const Tensor& captured) {
+  auto slot =
+      std::ranges::find_if(frame.slots, [&](const Tensor& t) { return same_head(t, captured); });
+  auto number = static_cast<uint32_t>(slot - frame.slots.begin());
+  bool is_known = std::ranges::find(frame.first_needs, number, &std::pair<uint32_t, bool>::first) !=
+                  frame.first_needs.end();
+  if (slot != frame.slots.end() && !is_known)
+    frame.first_needs.emplace_back(number, captured.requires_grad());
+}
+
+bool Follower::changes_need(const Tensor& captured, bool value) {
+  if (!ends_segment("requires_grad_() is called")) return false;
+  note_first_need(walk_.at().frame(), captured);
+  {
+    PauseRecording as_it_is;
+    Tensor(captured).requires_grad_(value);
+  }
+  mark_requires_grad(walk_.fake_of(captured), value);
+  UncompiledChanges changes;
+  walk_.each_held([&](uint32_t, const Tensor& fake) {
+    const Tensor& real = walk_.real_of(fake);
+    if (!real.defined() || !shares_storage(real, captured)) return;
+    if (fake.requires_grad() == real.requires_grad()) return;
+    mark_requires_grad(fake, real.requires_grad());
+    changes.any_other_need = true;
+  });
+  walk_.at().frame().is_spoiled |= changes.any();
+  has_other_needs_ = has_unsettled_needs_ = true;  // a module has many of them
+  return true;
+}
+
+// Before the next step.
+void Follower::settle_needs() {
+  if (std::exchange(has_unsettled_needs_, false)) leave_uncompiled({});
+}
+
+bool Follower::ends_segment(std::string_view what) {
   if (is_off_path_) return false;
   auto ends = [this] { return walk_.path().has_breaks() && walk_.ends_segment(helpers_.segments); };
   if (!ends() && !changes_path(ends)) {
-    difference_ = message("it looks at data after {} operations", walk_.at().next_step());
+    difference_ = message("{} after {} operations", what, walk_.at().next_step());
     return false;
   }
   has_passed_break_ = true;
@@ -275,8 +319,20 @@ bool Follower::passes_break() {
   return true;
 }
 
+bool Follower::passes_break(std::string_view what) {
+  if (!ends_segment(what)) return false;
+  // Code of each part is for tensors that need gradients as they did in its recording.
+  const Path::Part* next = walk_.next_part();
+  if ((has_other_needs_ || (next && next->has_other_needs)) && !finds_next_part()) {
+    is_off_path_ = true;
+    difference_ = "other tensors need gradients";
+  }
+  return true;
+}
+
 std::optional<autograd::HookHandle> Follower::takes_hook(const Tensor& t,
                                                          const autograd::HookWish& wish) {
+  settle_needs();
   if (is_off_path_) return std::nullopt;
   auto real = [&] { return Tensor(t.is_fake() ? walk_.real_of(t) : t); };  // a segment may make it
   if (takes_at_once(real(), wish)) return attach_now(wish, real());
@@ -302,6 +358,7 @@ std::optional<autograd::HookHandle> Follower::takes_hook(const Tensor& t,
 
 bool Follower::takes_function(const autograd::FunctionCall& call,
                               const autograd::FunctionTensors& tensors) {
+  settle_needs();
   if (is_off_path_) return false;
   auto fits = [&] { return walk_.ends_function(tensors, call.waiting()->kinds()); };
   if (!fits() && !changes_path(fits)) {

@@ -31,6 +31,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon {
@@ -85,11 +86,13 @@ class Follower {
   /// ends: a recording that begins within has it.
   bool takes_unit(OpUnit& unit);
   void end_unit() { open_unit_ = nullptr; }
-  /// The body looks at data: whether a segment ends here, which has run then.
-  bool passes_break();
+  /// The body looks at data, or does `what`: whether a segment ends here, which has run then.
+  bool passes_break(std::string_view what = "it looks at data");
   /// Code between two segments has run. It may have changed what tensors of the body are: then no step
   /// is taken any more where no path has the same.
   void leave_uncompiled(const UncompiledChanges& changes);
+  /// The body changes whether a captured tensor needs gradients, where the recording has a break, too.
+  bool changes_need(const Tensor& captured, bool value);
   /// A hook that is registered on `t`, where the recording had one there, too.
   std::optional<autograd::HookHandle> takes_hook(const Tensor& t, const autograd::HookWish& wish);
   /// A function, whose forward has been followed, where the recording had it.
@@ -108,6 +111,9 @@ class Follower {
  private:
   struct Running;
   bool changes_path(FunctionRef<bool()> fits);
+  bool ends_segment(std::string_view what);
+  bool finds_next_part();
+  void settle_needs();
   bool runs_outside(const CallArgs& call);
   void answer(const CallArgs& call);
   void take(const CallArgs& call);
@@ -128,9 +134,11 @@ class Follower {
   BodyResults results_;
   TouchedGradients gradients_;
   bool has_passed_break_ = false;
-  bool is_off_path_ = false;     // it stops following at the next thing it is asked
-  std::vector<Tensor> changed_;  // captured tensors, by uncompiled code
-  std::string difference_;       // empty: it does what is only recorded
+  bool has_other_needs_ = false;  // uncompiled code or the body has changed what needs gradients
+  bool has_unsettled_needs_ = false;  // what comes next has not been held against that
+  bool is_off_path_ = false;          // it stops following at the next thing it is asked
+  std::vector<Tensor> changed_;       // captured tensors, by uncompiled code
+  std::string difference_;            // empty: it does what is only recorded
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<TraceScope> trace_scope_;
   std::unique_ptr<Recording> recording_;

@@ -40,8 +40,8 @@ Tensor fake_of(const GraphValue& value, StorageRef storage) {
 FrameStore::FrameStore(const Path& path, const Recording& recording)
     : path_(path), has_tape_(recording.has_backward) {
   find_sharing();
-  find_symbols(recording);
   find_what_runs_change();
+  find_symbols(recording);
   const std::vector<TensorGuard>& arguments = recording.guards.tensors;
   for (uint32_t leaf = 0; leaf < arguments.size(); ++leaf) {
     uint32_t object = path.argument_objects()[leaf];
@@ -110,17 +110,22 @@ void FrameStore::find_symbols(const Recording& recording) {
     exprs.push_back(expr);
     return static_cast<uint32_t>(exprs.size() - 1);
   };
-  for (uint32_t o = 0; o < path_.objects().size(); ++o) {
-    ValueId id = path_.objects()[o].value;
+  auto add_dims = [&](ValueId id) {
     const GraphValue& value = path_.value(id);
-    if (!is_symbolic(value)) continue;
+    if (!is_symbolic(value)) return;
     size_t part = path_.part_of(id);
     auto first_word = static_cast<uint32_t>(exprs.size());
     for (SymInt v : value.meta.sizes) word_for(v, part);
     for (SymInt v : value.meta.strides) word_for(v, part);
     word_for(value.offset, part);
-    symbolic_dims_.push_back({o, first_word, static_cast<uint32_t>(exprs.size()) - first_word});
-  }
+    auto n_words = static_cast<uint32_t>(exprs.size()) - first_word;
+    symbolic_dims_.push_back({path_.object_of(id), id, first_word, n_words});
+  };
+  for (const Path::Object& object : path_.objects()) add_dims(object.value);
+  for (const InPlaceStep& written : in_place_steps_)
+    if (path_.objects()[written.object].is_reshaped)
+      add_dims(path_.steps()[written.step].first_result);
+  std::ranges::sort(symbolic_dims_, {}, &SymbolicDims::value);
   for (const Path::Step& step : path_.steps()) {
     std::span<const Value> args = path_.args_of(step);
     for (uint32_t i = 0; i < args.size(); ++i) {
@@ -152,10 +157,24 @@ void FrameStore::find_symbols(const Recording& recording) {
 }
 
 void FrameStore::set_dims(const Frame& frame, const SymbolicDims& at) const {
-  const Tensor& t = frame.objects[at.object];
-  auto rank = static_cast<size_t>(t.dim());
+  size_t rank = at.n_words / 2;
   const int64_t* word = frame.words.data() + at.first_word;
-  replace_metadata(t, IntList(word, rank), IntList(word + rank, rank), word[2 * rank]);
+  replace_metadata(frame.objects[at.object], IntList(word, rank), IntList(word + rank, rank),
+                   word[2 * rank]);
+}
+
+void FrameStore::lay_out(const Frame& frame, ValueId value) const {
+  auto at = std::ranges::lower_bound(symbolic_dims_, value, {}, &SymbolicDims::value);
+  if (at != symbolic_dims_.end() && at->value == value) return set_dims(frame, *at);
+  const GraphValue& known = path_.value(value);
+  replace_metadata(frame.objects[path_.object_of(value)], list_of(known.meta.sizes),
+                   list_of(known.meta.strides), known.offset);
+}
+
+void FrameStore::lay_out_object(const Frame& frame, uint32_t object) const {
+  const Path::Object& known = path_.objects()[object];
+  const ValueId now = impl_of(frame.objects[object])->extra->trace_value;
+  lay_out(frame, known.is_reshaped ? now : known.value);
 }
 
 void FrameStore::set_symbols(Frame& frame, std::span<const int64_t> symbols) const {
@@ -170,7 +189,10 @@ void FrameStore::set_symbols(Frame& frame, std::span<const int64_t> symbols) con
     auto begin = words.begin() + at.first_word;
     bool is_as_before =
         has_words && std::equal(begin, begin + at.n_words, before.begin() + at.first_word);
-    if (!is_as_before) set_dims(frame, at);
+    // One that has been laid out anew stays as it lies.
+    bool is_now = !path_.objects()[at.object].is_reshaped ||
+                  impl_of(frame.objects[at.object])->extra->trace_value == at.value;
+    if (!is_as_before && is_now) set_dims(frame, at);
   }
   for (const SymbolicArg& at : symbolic_args_) {
     Value& arg = frame.args[at.arg];
@@ -241,8 +263,7 @@ void FrameStore::replace_objects(Frame& frame, std::span<const uint32_t> objects
   for (uint32_t o : objects) frame.objects[o] = Tensor();
   for (uint32_t o : objects) {
     add_object(frame, o);
-    auto dims = std::ranges::lower_bound(symbolic_dims_, o, {}, &SymbolicDims::object);
-    if (dims != symbolic_dims_.end() && dims->object == o) set_dims(frame, *dims);
+    if (frame.objects[o].defined()) lay_out(frame, path_.objects()[o].value);
   }
   add_arguments(frame);
 }
@@ -334,6 +355,7 @@ void FrameStore::give_back(std::unique_ptr<Frame> frame, size_t steps) {
     if (written.step >= steps) break;
     const Tensor& t = frame->objects[written.object];
     impl_of(t)->extra->trace_value = written.value;
+    if (path_.objects()[written.object].is_reshaped) lay_out(*frame, written.value);
     if (!has_tape_) mark_requires_grad(t, written.requires_grad);
   }
   for (const Path::GivenHistory& given : path_.given_histories()) {
@@ -341,6 +363,10 @@ void FrameStore::give_back(std::unique_ptr<Frame> frame, size_t steps) {
     ValueId first = path_.objects()[given.object].value;
     mark_requires_grad(frame->objects[given.object], path_.value(first).flags.requires_grad);
   }
+  for (auto [slot, needed_grad] : frame->first_needs)
+    mark_requires_grad(frame->objects[path_.object_at({ValueOrigin::Kind::implicit, slot})],
+                       needed_grad);
+  frame->first_needs.clear();
   for (uint32_t object : given_objects_)
     if (const Tensor& t = frame->objects[object]; t.defined())
       impl_of(t)->extra->concrete = Tensor();

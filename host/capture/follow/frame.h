@@ -27,8 +27,10 @@ struct Frame {
   // Those of `args` that are not the path's own.
   std::vector<std::vector<int64_t>> lists;
   std::vector<std::vector<ValueId>> value_lists;
-  std::vector<int64_t> numbers;       ///< words of the body's numbers
-  std::vector<Tensor> slots;          ///< the captured tensors that the body has named
+  std::vector<int64_t> numbers;  ///< words of the body's numbers
+  std::vector<Tensor> slots;     ///< the captured tensors that the body has named
+  /// By slot: whether it needed gradients when the body named it, which has changed that since.
+  std::vector<std::pair<uint32_t, bool>> first_needs;
   std::vector<int64_t> symbols;       ///< words of the symbols that all this was computed for
   std::vector<int64_t> words;         ///< what has been computed from them
   std::vector<int64_t> words_before;  ///< its memory is kept
@@ -64,6 +66,10 @@ class FrameStore {
   }
   /// Arguments need gradients as they did when the recording began.
   void mark_arguments(Frame& frame) const;
+  /// An object lies as that one of its values does.
+  void lay_out(const Frame& frame, ValueId value) const;
+  /// An object lies as what it is by now does.
+  void lay_out_object(const Frame& frame, uint32_t object) const;
 
  private:
   // A number that depends on symbols: where it stands in a frame, and which word it is.
@@ -72,7 +78,9 @@ class FrameStore {
     int32_t element;  // of a list; -1: the argument itself
   };
   struct SymbolicDims {
-    uint32_t object, first_word, n_words;  // sizes, strides, offset
+    uint32_t object;
+    ValueId value;
+    uint32_t first_word, n_words;  // sizes, strides, offset
   };
   // A symbol of a part: one of the path's, or what has been computed from them.
   struct SymbolWord {
@@ -103,7 +111,7 @@ class FrameStore {
   // By object: those that share memory with it, itself among them; null: it is alone.
   std::vector<std::shared_ptr<std::vector<uint32_t>>> sharing_;
   std::vector<SymbolicArg> symbolic_args_;
-  std::vector<SymbolicDims> symbolic_dims_;
+  std::vector<SymbolicDims> symbolic_dims_;            // by value
   std::vector<std::vector<SymbolWord>> symbol_words_;  // by part, by symbol of its graph
   std::vector<InPlaceStep> in_place_steps_;
   std::vector<uint32_t> given_objects_;  // what segments give, which a run makes real

@@ -22,19 +22,37 @@ namespace {
 
 std::atomic<uint64_t> next_path{0};
 
-// The result is an object that was there before, but not as it was.
+bool lie_alike(const GraphValue& a, const GraphValue& b) {
+  auto same = [](const Dims& x, const Dims& y) {
+    return std::ranges::equal(x, y, {}, &SymInt::word, &SymInt::word);
+  };
+  return same(a.meta.sizes, b.meta.sizes) && same(a.meta.strides, b.meta.strides) &&
+         a.offset.word() == b.offset.word();
+}
+
+// Of operations that lay their argument out anew; resize_ may give it other memory.
+bool keeps_memory(OpId op) {
+  static constexpr OpId ops[] = {OpId::aten_t__default,         OpId::aten_transpose__default,
+                                 OpId::aten_swapaxes__default,  OpId::aten_squeeze__default,
+                                 OpId::aten_squeeze__dim,       OpId::aten_squeeze__dims,
+                                 OpId::aten_unsqueeze__default, OpId::aten_as_strided__default};
+  return std::ranges::find(ops, op) != std::end(ops);
+}
+
+// The result is an object that was there before, but not as it was. Where the same graph has made the
+// object, over memory that stays, its fake lies anew.
 bool changes_object(const Graph& graph, std::span<const ValueId> values_before, const Node& node,
                     uint32_t result) {
   ValueId value = node.first_result + result, previous = values_before[value];
   if (previous == no_value) return false;
-  if (node.n_results != 1 || entry_of(node.op).schema.returns_list()) return true;
-  const TensorMeta &before = graph.value(previous).meta, &after = graph.value(value).meta;
-  auto same = [](const Dims& a, const Dims& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                      [](SymInt x, SymInt y) { return x.word() == y.word(); });
-  };
-  return before.dtype != after.dtype || !same(before.sizes, after.sizes) ||
-         !same(before.strides, after.strides);
+  const OpEntry& op = entry_of(node.op);
+  if (node.n_results != 1 || op.schema.returns_list()) return true;
+  const GraphValue &before = graph.value(previous), &after = graph.value(value);
+  if (before.meta.dtype != after.meta.dtype) return true;
+  if (lie_alike(before, after)) return false;
+  ValueId first = previous;
+  while (values_before[first] != no_value) first = values_before[first];
+  return graph.value(first).source != ValueSource::node || !keeps_memory(node.op);
 }
 
 bool has_body_or_object(const Node& node) {
@@ -182,6 +200,8 @@ void Path::add_inputs(Part& part, std::span<const ValueOrigin> origins) {
       }
       object_of_[value] = object;
       numbers_of_values_[value] = current_[object];
+      part.has_other_needs |= part.graph->value(inputs[i]).flags.requires_grad !=
+                              this->value(current_[object]).flags.requires_grad;
     }
     part.inputs.push_back(object);
   }
@@ -204,6 +224,7 @@ void Path::add_steps(const Part& part, uint32_t number, std::span<const ValueId>
         current_.push_back(value);
       } else {
         in_place = static_cast<int32_t>(object);
+        objects_[object].is_reshaped |= !lie_alike(graph.value(values_before[v]), graph.value(v));
       }
       object_of_[value] = object;
       numbers_of_values_[value] = current_[object] = value;

@@ -61,9 +61,10 @@ class Path {
   };
   /// A tensor that the body may hold.
   struct Object {
-    ValueId value;            ///< its first one
-    ValueOrigin origin;       ///< leaf or slot; undefined for results
-    int32_t n_arguments = 0;  ///< in how many leaves it is
+    ValueId value;             ///< its first one
+    ValueOrigin origin;        ///< leaf or slot; undefined for results
+    int32_t n_arguments = 0;   ///< in how many leaves it is
+    bool is_reshaped = false;  ///< its values lie differently
   };
   static constexpr uint32_t no_object = 0xFFFFFFFFu, no_arg = 0xFFFFFFFFu;
   /// A segment, or the body in one piece.
@@ -79,6 +80,7 @@ class Path {
     std::vector<ValueId> hooked;        ///< values of the graph that the body has hooks on
     std::vector<NodeId> functions;      ///< nodes that end the forward of one
     const Segment* segment;             ///< null: the body in one piece
+    bool has_other_needs = false;       ///< an input needs gradients, or none, unlike before
   };
   /// Steps that a run may take as one, see core/op_unit.h.
   struct Unit {

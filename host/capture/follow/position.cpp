@@ -264,6 +264,7 @@ void Position::give_results(const CallArgs& call) {
 void Position::set_value(uint32_t object, ValueId value) {
   const Tensor& t = frame_->objects[object];
   impl_of(t)->extra->trace_value = value;
+  if (path().objects()[object].is_reshaped) path().frames().lay_out(*frame_, value);
   bool needs_grad = path().value(value).flags.requires_grad;
   bool is_up_to_tape = version_->recording->has_backward;
   if (!is_up_to_tape && t.requires_grad() != needs_grad) mark_requires_grad(t, needs_grad);
@@ -337,6 +338,15 @@ static bool gives_what_is_held(const Frame& frame, const Path& mine, const Path&
   });
 }
 
+static bool holds_as_named(SlotGuard guard, const Frame& frame, uint32_t slot) {
+  auto first = std::ranges::find(frame.first_needs, slot, &std::pair<uint32_t, bool>::first);
+  if (first != frame.first_needs.end()) {
+    if (guard.requires_grad != first->second) return false;
+    guard.any_requires_grad = true;
+  }
+  return guard.holds(frame.slots[slot]);
+}
+
 bool Position::may_change_to(const PathVersion& other, size_t n_parts) const {
   std::span<const Path::Part> mine = path().parts().first(n_parts), others = other.path->parts();
   if (n_parts && (!other.path->has_breaks() || others.size() < n_parts)) return false;
@@ -346,8 +356,8 @@ bool Position::may_change_to(const PathVersion& other, size_t n_parts) const {
     return false;
   for (size_t i = 0; i < n_parts; ++i)
     if (!gives_what_is_held(*frame_, path(), *other.path, i)) return false;
-  for (size_t i = 0; i < frame_->slots.size(); ++i)
-    if (!other.slot_guards[i].holds(frame_->slots[i])) return false;
+  for (uint32_t i = 0; i < frame_->slots.size(); ++i)
+    if (!holds_as_named(other.slot_guards[i], *frame_, i)) return false;
   if (other.path->numbers().empty()) return true;
   std::vector<int64_t> numbers = numbers_for(*other.path);
   auto is_same = [&](const SharedSize& size) {
@@ -398,10 +408,18 @@ void Position::change_to(const PathVersion& to) {
     Tensor& mine = frame_->objects[path().object_of(value)];
     std::swap(old->objects[o], mine);
     if (mine.defined()) impl_of(mine)->extra->trace_id = frame_->id;
-    if (old->objects[o].defined()) impl_of(old->objects[o])->extra->trace_id = old->id;
+    Tensor& other = old->objects[o];
+    if (other.defined()) impl_of(other)->extra->trace_id = old->id;
+    // Each path has offsets of its own recordings.
+    if (!mine.defined() || !other.defined() ||
+        impl_of(mine)->storage_offset == impl_of(other)->storage_offset)
+      continue;
+    path().frames().lay_out_object(*frame_, path().object_of(value));
+    from.frames().lay_out_object(*old, static_cast<uint32_t>(o));
   }
   std::swap(frame_->arguments, old->arguments);
   std::swap(frame_->slots, old->slots);
+  std::swap(frame_->first_needs, old->first_needs);
   frame_->is_spoiled |= old->is_spoiled;
   if (!to.recording->has_backward) return from.frames().give_back(std::move(old), 0);
   // The tape has handles of its own that name the frame, and asks what is a view of what. Views of

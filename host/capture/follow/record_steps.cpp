@@ -17,6 +17,7 @@
 
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 
 namespace tenon {
@@ -38,13 +39,16 @@ std::vector<Tensor> known_tensors(Trace& trace, const Path& path, const Frame& f
   return known;
 }
 
-// What the steps have given a history had none before, as what they write first is recorded.
+// What the steps have given a history had none before, as what they write first is recorded. What an
+// earlier segment has made may have come to its need since.
 void forget_needs_of_steps(const Path& path, const Frame& frame, StepRange range) {
   std::set<uint32_t> seen;
   auto restore = [&](uint32_t object, ValueId before) {
     const Tensor& t = frame.objects[object];
-    if (seen.insert(object).second && t.defined())
-      mark_requires_grad(t, path.value(before).flags.requires_grad);
+    if (!seen.insert(object).second || !t.defined()) return;
+    const Tensor& real = concrete_of(t);
+    mark_requires_grad(
+        t, real.defined() ? real.requires_grad() : path.value(before).flags.requires_grad);
   };
   for (size_t n = range.first; n < range.end; ++n) {
     const Path::Step& step = path.steps()[n];
@@ -93,15 +97,26 @@ std::vector<Value> arguments_of(const Path& path, const Frame& frame, const Path
   return args;
 }
 
+/// The value that says how an object lies before a step.
+ValueId value_before(const Path& path, uint32_t object, size_t step) {
+  const Path::Object& o = path.objects()[object];
+  if (!o.is_reshaped) return o.value;
+  auto before = path.steps().first(step) | std::views::reverse;
+  auto last = std::ranges::find(before, static_cast<int32_t>(object), &Path::Step::in_place);
+  return last == before.end() ? o.value : last->first_result;
+}
+
 /// Tensors of segments that have run get the symbolic sizes of the recording.
-void restore_symbols(const Trace& trace, const Path& path, const Frame& frame, ValueId end) {
+void restore_symbols(const Trace& trace, const Path& path, const Frame& frame, size_t first) {
+  const ValueId end = path.values_before(first);
   std::vector<Renamed> by_part;
   for (const Path::Part& part : path.parts())
     by_part.emplace_back(*part.graph->shape_env, *trace.so_far().shape_env);
-  for (size_t o = 0; o < frame.objects.size() && path.objects()[o].value < end; ++o) {
-    const GraphValue& value = path.value(path.objects()[o].value);
+  for (uint32_t o = 0; o < frame.objects.size() && path.objects()[o].value < end; ++o) {
+    ValueId id = value_before(path, o, first);
+    const GraphValue& value = path.value(id);
     if (!frame.objects[o].defined() || value.kind != ValueKind::tensor) continue;
-    const Renamed& renamed = by_part[path.part_of(path.objects()[o].value)];
+    const Renamed& renamed = by_part[path.part_of(id)];
     bool is_symbolic = false, is_known = true;
     auto rename = [&](SymInt v) {
       if (!v.is_symbolic()) return v;
@@ -113,7 +128,9 @@ void restore_symbols(const Trace& trace, const Path& path, const Frame& frame, V
     Dims sizes = value.meta.sizes, strides = value.meta.strides;
     for (Dims* dims : {&sizes, &strides})
       for (SymInt& v : *dims) v = rename(v);
-    SymInt offset = rename(value.offset);
+    // Else the fake begins where its tensor does in this call.
+    SymInt now = sym_offset_of(frame.objects[o]);
+    SymInt offset = value.offset.is_symbolic() ? rename(value.offset) : now;
     if (is_symbolic && is_known)
       replace_metadata(frame.objects[o], list_of(sizes), list_of(strides), offset);
   }
@@ -268,7 +285,7 @@ OpUnit::Start record_steps(Trace& trace, const Path& path, const Frame& frame, S
   auto [first, end, open_unit] = range;
   OpUnit::Start open;
   LazyNumbersOfBody copied_already;
-  if (first > 0) restore_symbols(trace, path, frame, path.values_before(first));
+  if (first > 0) restore_symbols(trace, path, frame, first);
   std::vector<Tensor> known = known_tensors(trace, path, frame);
   if (!trace.is_on_tape()) forget_needs_of_steps(path, frame, range);
   std::optional<Renamed> renamed;  // of the step's part

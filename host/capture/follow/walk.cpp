@@ -4,6 +4,7 @@
 #include "capture/follow/memory_of_run.h"
 #include "capture/follow/record_steps.h"
 #include "capture/rescue.h"
+#include "capture/tape/hooks.h"
 #include "capture/tape/views_outside.h"
 #include "core/dispatch.h"
 #include "core/grad_mode.h"
@@ -272,11 +273,17 @@ bool Walk::is_reachable(uint32_t object) const {
          });
 }
 
+static bool has_hook_at(const Path::Part& part, ValueId own, bool on_node) {
+  if (std::ranges::find(part.hooked, own) == part.hooked.end()) return false;
+  return !on_node || autograd::has_own_node(part.graph->node(part.graph->value(own).source_index));
+}
+
 bool Walk::expects_hook(ValueId value, bool on_node) const {
   const Path::Part& part = path().parts()[path().part_of(value)];
   ValueId own = value - part.first_value;
-  if (std::ranges::find(part.hooked, own) == part.hooked.end()) return false;
-  return !on_node || autograd::has_own_node(part.graph->node(part.graph->value(own).source_index));
+  const Path::Step& last = path().steps()[at_.next_step() - 1];
+  return has_hook_at(part, own, on_node) &&
+         !is_written_through_views(*part.graph, own, last.node + 1);
 }
 
 bool Walk::ends_function(const autograd::FunctionTensors& tensors,
@@ -316,8 +323,13 @@ bool Walk::has_requests_of(const Path::Part& part) const {
     return std::ranges::find(requests.hooks, part.first_value + value,
                              &autograd::HookOnValue::value) != requests.hooks.end();
   };
+  // It may have been expected on another path.
+  auto is_expected = [&](const autograd::HookOnValue& on) {
+    return has_hook_at(part, on.value - part.first_value, on.on_node);
+  };
   auto node = [&](const autograd::FunctionAtNode& at) { return path().steps()[at.last].node; };
   return std::ranges::all_of(part.hooked, has_hook) &&
+         std::ranges::all_of(requests.hooks, is_expected) &&
          std::ranges::equal(part.functions, requests.functions, {}, {}, node);
 }
 

@@ -73,7 +73,8 @@ class Walk {
   std::optional<std::pair<const Path::Part*, ValueId>> output_of_segment(const Tensor& t) const;
   /// Whether the body holds an object, or has used it since the segment that made it.
   bool is_reachable(uint32_t object) const;
-  /// Whether the recording has a hook there; `on_node`: one on the node.
+  /// Whether the recording has a hook there, and a hook that is registered now means that place;
+  /// `on_node`: one on the node.
   bool expects_hook(ValueId value, bool on_node) const;
   /// Whether the recording has a function there whose forward ends with the last step.
   bool ends_function(const autograd::FunctionTensors& tensors, const autograd::ResultKinds& kinds);

@@ -13,7 +13,9 @@
 #include "core/error.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <utility>
 
 namespace tenon {
 
@@ -68,26 +70,6 @@ bool put_into_graph(Trace& trace, const std::shared_ptr<const WaitingFunction>& 
   return true;
 }
 
-// A graph break: what forward has given is there, and gets its history.
-void Trace::attach_outside(std::string_view what, const WaitingFunction& function,
-                           FunctionTensors tensors) {
-  graph_break(what);
-  inputs_.restart();  // what it has taken in needs other gradients from here on
-  recording_.why_not_followed = message("{} runs outside of the graph", what);
-  std::vector<Tensor> fakes = tensors.results;
-  for (auto* list : {&tensors.inputs, &tensors.results, &tensors.saved})
-    for (Tensor& t : *list) t = Tensor(real_of(t));
-  PauseRecording pause;
-  std::vector<Tensor> results = tensors.results;
-  function.attach(std::move(tensors), [](auto backward) { return backward; });
-  for (size_t r = 0; r < fakes.size(); ++r) {
-    if (!results[r].defined() || !results[r].requires_grad()) continue;
-    // A captured tensor that forward gives needs a gradient from here on.
-    if (!fakes[r].is_fake()) fakes[r] = inputs_.stand_ins.fake_of(fakes[r]);
-    if (fakes[r].defined()) mark_requires_grad(fakes[r], true);
-  }
-}
-
 namespace {
 
 // Whoever runs the operation that it is a part of runs it.
@@ -100,8 +82,42 @@ std::vector<Tensor> record_for_metas(FunctionCall& call) {
   return results;
 }
 
+// Why forward has no place in the graph.
+std::string reason_outside(const Trace& trace, const FunctionTensors& tensors) {
+  if (!config::flags().dynamo.capture_autograd_function)
+    return "dynamo.capture_autograd_function = false";
+  bool is_cut = std::ranges::any_of(tensors.results, [&](const Tensor& t) {
+    return t.defined() && t.is_fake() && trace.inputs().is_made_here(t);
+  });
+  return is_cut ? "its forward looks at data, or gives a tensor from before a graph break"
+                : "its forward records gradients itself, or gives a tensor that it has not made";
+}
+
+// What forward has given is there, and gets its history like what uncompiled code gives one.
+void attach_between_segments(const std::string& what, const WaitingFunction& function,
+                             const FunctionTensors& tensors) {
+  std::vector<Tensor> reals;
+  for (auto* list : {&tensors.inputs, &tensors.results, &tensors.saved})
+    reals.insert(reals.end(), list->begin(), list->end());
+  std::unique_ptr<void, decltype(&detail::leave_disabled)> outside(
+      detail::enter_disabled(reals, what, {}), &detail::leave_disabled);
+  auto next = reals.begin();
+  auto taken = [&](const std::vector<Tensor>& list) {
+    auto first = std::exchange(next, next + static_cast<std::ptrdiff_t>(list.size()));
+    return std::vector<Tensor>(first, next);
+  };
+  FunctionTensors real{taken(tensors.inputs), taken(tensors.results), taken(tensors.saved)};
+  function.attach(std::move(real), [](auto backward) { return backward; });
+}
+
+// A run along a path where the recording attached the function between two segments does the same.
+bool passes_function(const FunctionCall& call) {
+  Follower* follower = Follower::current();
+  return follower && follower->passes_break(message("{} ends", call.name));
+}
+
 std::vector<Tensor> record_function(FunctionCall& call) {
-  BodyScope::check(message("{} has a derivative of its own", call.name));
+  BodyScope::check_for_tape(message("{} has a derivative of its own", call.name));
   Follower* follower = Follower::current();
   if (!follower && recorder_of_thread().for_metas) return record_for_metas(call);
   Trace* trace = follower ? nullptr : Trace::current();
@@ -111,15 +127,14 @@ std::vector<Tensor> record_function(FunctionCall& call) {
   FunctionTensors tensors = call.run_forward();
   follower = Follower::current();
   if (follower && follower->takes_function(call, tensors)) return tensors.results;
-  trace = Trace::current();
-  bool is_traced = config::flags().dynamo.capture_autograd_function;
-  if (!is_traced || !put_into_graph(*trace, call.waiting(), tensors))
-    trace->attach_outside(
-        message("{} ({})", call.name,
-                is_traced ? "its forward records gradients itself, or gives a tensor that it has "
-                            "not made"
-                          : "dynamo.capture_autograd_function = false"),
-        *call.waiting(), tensors);
+  std::string what = call.name;
+  if (!passes_function(call)) {
+    trace = Trace::current();
+    bool is_traced = config::flags().dynamo.capture_autograd_function;
+    if (is_traced && put_into_graph(*trace, call.waiting(), tensors)) return tensors.results;
+    what = message("{} ({})", call.name, reason_outside(*trace, tensors));
+  }
+  attach_between_segments(what, *call.waiting(), tensors);
   return tensors.results;
 }
 

@@ -5,6 +5,7 @@
 #include "autograd/grad_state.h"
 #include "autograd/tape.h"
 #include "capture/body_scope.h"
+#include "capture/errors/error_of_run.h"
 #include "capture/follow/follow.h"
 #include "capture/tape/run_again.h"
 #include "capture/trace.h"
@@ -44,7 +45,7 @@ bool is_made_by_body(const Tensor& leaf) {
 
 // Only a write gives the fake of a tensor that was there before a node, which stays with the tensor.
 void refuse_histories_of_inputs(const TraceInputs& inputs) {
-  for (const auto& [real, fake] : inputs.stand_ins.all)
+  for (const auto& [real, fake] : inputs.stand_ins.all())
     require(!fake.is_fake() || !autograd::node_of(fake), ErrorCode::unsupported,
             "a body that calls backward() or requires_grad_() and must be one graph writes a value "
             "that needs a gradient into a tensor of shape {} that it captures or is given, which "
@@ -205,7 +206,7 @@ bool may_cut_body() {
 
 // As uncompiled code of the body would.
 void change_need_between_segments(const Tensor& fake, bool value, std::source_location where) {
-  BodyScope::check("requires_grad_() begins a history");
+  BodyScope::check_for_tape("requires_grad_() begins a history");
   std::vector<Tensor> real{fake};
   void* token = detail::enter_disabled(real, "requires_grad_()", where);
   real[0].requires_grad_(value);
@@ -284,12 +285,14 @@ const bool installed_grad_effects = [] {
     if (is_yet_to_be_met(t)) return note_need(t);
     if (follows_on_tape()) return;
     if (t.is_fake() && may_cut_body()) return change_need_between_segments(t, value, where);
+    if (Follower* follower = t.is_fake() ? nullptr : Follower::current())
+      if (!follower->is_one_graph() && follower->changes_need(t, value)) return;
     Trace* trace = Trace::current();
     if (!trace) return;
     if (!t.is_fake() && !trace->inputs().stand_ins.fake_of(t).defined()) return note_need(t);
-    BodyScope::check("requires_grad_() begins a history");
+    BodyScope::check_for_tape("requires_grad_() begins a history");
     if (!trace->is_on_tape() && trace->fullgraph) start_tape(*trace);
-    if (!trace->is_on_tape()) change_needs(*trace, "requires_grad_()", where);
+    if (!trace->is_on_tape()) begin_segment(*trace, "requires_grad_()", where);
     const Tensor real = t.is_fake() ? concrete_of(t) : t;
     if (!t.is_fake()) set_need(trace->inputs(), t, value);
     if (!real.defined()) return;
@@ -300,10 +303,11 @@ const bool installed_grad_effects = [] {
                                       std::vector<Tensor>& tensors,
                                       std::span<const Tensor> sought) -> void* {
     if (goes_on_tape()) {
-      require(!autograd::anomaly_mode().enabled, ErrorCode::unsupported,
-              "{} in a body that must be one graph: a DetectAnomalyGuard looks at each gradient, "
-              "which has no data there; leave out fullgraph",
-              what);
+      refuse_unless(
+          !autograd::anomaly_mode().enabled, ErrorCode::unsupported,
+          "{} in a body that must be one graph: a DetectAnomalyGuard looks at each gradient, "
+          "which has no data there; leave out fullgraph",
+          what);
       return nullptr;
     }
     mark_sought(what, sought);

@@ -2,6 +2,7 @@
 #include "capture/tape/hooks.h"
 
 #include "capture/body_scope.h"
+#include "capture/errors/error_of_run.h"
 #include "capture/follow/follow.h"
 #include "capture/tape/run_again.h"
 #include "capture/trace.h"
@@ -34,7 +35,7 @@ HookHandle wait_with(const HookWish& wish, ValueId value, autograd::TapeRequests
 
 void require_whole_gradient(const HookWish& wish, const Graph& graph, ValueId output,
                             FunctionRef<bool(size_t)> may_get_gradient) {
-  require(
+  refuse_unless(
       autograd::has_whole_gradient(graph, output, may_get_gradient), ErrorCode::unsupported,
       "{}: the body has computed other results from the tensor before a graph break, whose part "
       "of its gradient would not be seen; call {} before the graph break",
@@ -58,17 +59,18 @@ bool takes_at_once(const Tensor& real, const HookWish& wish) {
 }
 
 void require_node_to_come(const HookWish& wish) {
-  require(!wish.on_node, ErrorCode::unsupported,
-          "{}: the operation that made the tensor has run before a graph break, in one piece with "
-          "others, and has no node of its own; call {} before the graph break",
-          wish.what, wish.what);
+  refuse_unless(
+      !wish.on_node, ErrorCode::unsupported,
+      "{}: the operation that made the tensor has run before a graph break, in one piece with "
+      "others, and has no node of its own; call {} before the graph break",
+      wish.what, wish.what);
 }
 
-bool is_written_through_views(const Graph& graph, ValueId value) {
+bool is_written_through_views(const Graph& graph, ValueId value, NodeId end) {
   const GraphValue& made = graph.value(value);
   bool is_from_before = made.source != ValueSource::node;
-  std::span<const Node> later =
-      graph.nodes().subspan(is_from_before ? 0 : made.source_index + size_t{1});
+  std::span<const Node> later = graph.nodes().first(std::min<size_t>(end, graph.nodes().size()));
+  later = later.subspan(is_from_before ? 0 : made.source_index + size_t{1});
   auto writes = [](const Node& node) { return written_args(node) != 0; };
   if (std::ranges::none_of(later, writes)) return false;
   AliasClasses classes(graph);
@@ -108,10 +110,11 @@ void require_whole_gradient(const HookWish& wish, Trace& trace, uint32_t output)
 // their hooks, which passes over that tape call where they are leaves. `real`: what a fake stands for.
 HookHandle hook_on_tape(const Tensor& t, const Tensor& real, const HookWish& wish) {
   if (!real.defined()) return wish.attach(t);
-  require(real.is_leaf(), ErrorCode::unsupported,
-          "{}: an operation outside of a body that calls backward() and must be one graph has made "
-          "the tensor; leave out fullgraph, or call it outside of the body",
-          wish.what);
+  refuse_unless(
+      real.is_leaf(), ErrorCode::unsupported,
+      "{}: an operation outside of a body that calls backward() and must be one graph has made "
+      "the tensor; leave out fullgraph, or call it outside of the body",
+      wish.what);
   return attach_now(wish, real);
 }
 
@@ -154,7 +157,7 @@ std::optional<HookHandle> hook_in_walk(Follower& follower, const Tensor& t, cons
 const bool installed_hooks = (
     autograd::hook_slot =
         [](const Tensor& t, HookWish wish) {
-          BodyScope::check(message("{} asks for gradients", wish.what));
+          BodyScope::check_for_tape(message("{} asks for gradients", wish.what));
           Follower* follower = Follower::current();
           if (follower && follower->is_on_tape())
             return hook_on_tape(t, t.is_fake() ? follower->walk().real_of(t) : t, wish);

@@ -25,9 +25,9 @@ void require_whole_gradient(const autograd::HookWish& wish, const Graph& graph, 
 /// Marks the outputs of a segment that it has computed others from, for a body that asks for gradients
 /// between its segments.
 void keep_whole_gradients(Graph& segment);
-/// Whether an operation behind the value writes its memory by another name: then its hook ends the
-/// segment.
-bool is_written_through_views(const Graph& graph, ValueId value);
+/// Whether an operation behind the value, and before `end`, writes its memory by another name: then its
+/// hook ends the segment.
+bool is_written_through_views(const Graph& graph, ValueId value, NodeId end = ~NodeId{0});
 
 /// The function, whose forward is recorded up to here, becomes a part of the graph; false where it
 /// cannot.

@@ -2,7 +2,7 @@
 #include "capture/tape/views_outside.h"
 
 #include "capture/inputs.h"
-#include "core/tensor/each_tensor.h"
+#include "core/grad_mode.h"
 #include "core/tensor/stand_in.h"
 #include "graph/record.h"
 
@@ -20,35 +20,42 @@ Tensor root_on_tape(const Tensor& real) {
   return impl_of(itself)->base.defined() ? impl_of(itself)->base : itself;
 }
 
-// What is known of the program, and gets its history by the code that is being recorded.
-Tensor root_given_history(const Tensor& fake, const Tensor& written) {
+// Of what is known of the program over the memory of `written`, and gets its history by the code that
+// is being recorded.
+std::vector<Tensor> roots_given_history(const GraphRecorder& recorder, const Tensor& written) {
+  std::vector<Tensor> roots;
+  for (const Tensor& fake : recorder.live_fakes())
+    if (shares_storage(fake, written) && has_history_to_come(fake, concrete_of(fake)))
+      roots.push_back(root_on_tape(concrete_of(fake)));
+  return roots;
+}
+
+// Whether the fake stands for a tensor over the memory of `root` that needs no gradient. Marks it where
+// that is a view of `root`.
+bool give_history(GraphRecorder& recorder, const Tensor& fake, const Tensor& root) {
   const Tensor& real = concrete_of(fake);
-  bool gets_it = has_history_to_come(fake, real) && shares_storage(fake, written);
-  return gets_it ? root_on_tape(real) : Tensor();
+  bool may_be_view = real.defined() && !has_need(fake) && is_differentiable(fake.dtype()) &&
+                     shares_storage(real, root);
+  if (!may_be_view || !same_head(root_on_tape(real), root)) return may_be_view;
+  mark_requires_grad(fake, true);
+  if (recorder.owns(fake)) mark_relatives(recorder, fake);
+  return true;
 }
 
 }  // namespace
 
+// Optimisers write many parameters, with gradients off.
 bool give_histories_to_views(GraphRecorder& recorder, const CallArgs& call) {
   if (!(call.op->mutated_args & 1) || call.args[0].tag != Tag::tensor) return false;
   const Tensor& written = *call.args[0].as<Tensor>();
-  if (!written.is_fake() || !has_need(written)) return false;
-  const std::vector<Tensor> of_graph = recorder.live_fakes();
-  std::vector<Tensor> fakes = of_graph;
+  if (!gradients_are_on() || !written.is_fake() || !has_need(written)) return false;
+  const std::vector<Tensor> roots = roots_given_history(recorder, written);
+  if (roots.empty()) return false;
+  std::vector<Tensor> fakes = recorder.live_fakes();
   std::ranges::copy(recorder.earlier_fakes(), std::back_inserter(fakes));
   bool any = false;
-  for (const Tensor& given : of_graph) {
-    Tensor root = root_given_history(given, written);
-    for (const Tensor& fake : fakes) {
-      const Tensor& real = concrete_of(fake);
-      bool may_be_view = root.defined() && real.defined() && !has_need(fake) &&
-                         is_differentiable(fake.dtype()) && shares_storage(real, root);
-      any = any || may_be_view;
-      if (!may_be_view || !same_head(root_on_tape(real), root)) continue;
-      mark_requires_grad(fake, true);
-      if (recorder.owns(fake)) mark_relatives(recorder, fake);
-    }
-  }
+  for (const Tensor& root : roots)
+    for (const Tensor& fake : fakes) any |= give_history(recorder, fake, root);
   return any;
 }
 

@@ -7,9 +7,9 @@
 //      operands have the same described layout, because the first one decides the result's strides.
 //   2. A view with the dtype, sizes, strides and offset of what it views is that value.
 //   3. A copy (`clone`, `_to_copy`) with the described layout of its source is that value, where
-//      nobody writes either and the copy does not leave the graph. Between a forward and a backward
-//      the caller may write an input, from which a copy is not to be computed again: copies of the
-//      forward can be kept.
+//      nobody writes either, nobody looks at the memory of the copy by place, and the copy does not
+//      leave the graph. Between a forward and a backward the caller may write an input, from which a
+//      copy is not to be computed again: copies of the forward can be kept.
 //   2 and 3 hold only where nobody writes the memory or metadata of the values, and never for
 //   outputs: a caller who got two tensors gets two tensors. `detach` stays where a gradient would
 //   flow.
@@ -31,7 +31,10 @@ class Canonicalizer {
         options_(options),
         classes_(graph),
         replacement_(graph.values().size(), no_value),
-        dead_(graph.nodes().size()) {}
+        dead_(graph.nodes().size()),
+        is_seen_by_place_(graph.values().size()) {
+    for (const Node& node : graph.nodes()) note_places(node);
+  }
 
   bool run() {
     bool changed = false;
@@ -46,6 +49,12 @@ class Canonicalizer {
   }
 
  private:
+  // A copy begins its memory; what it copies may be anywhere in some other, in each call elsewhere.
+  void note_places(const Node& node) {
+    if (!(entry_of(node.op).tags & TN_TAG_BY_PLACE)) return;
+    Graph::for_each_use(node, [&](ValueId v) { is_seen_by_place_[classes_.of(v)] = true; });
+  }
+
   // x + 2*y is not 2*y + x in this form: a factor other than 1 keeps its place.
   bool is_commutative(const Node& node) const {
     const OpEntry& op = entry_of(node.op);
@@ -89,6 +98,7 @@ class Canonicalizer {
 
   bool is_idle_copy(const Node& node, const OpEntry& op) const {
     return op.def->tags & OpTags::copy && !classes_.escapes(node.first_result) &&
+           !is_seen_by_place_[classes_.of(node.first_result)] &&
            (node.is_backward || !options_.keep_forward_copies);
   }
 
@@ -114,6 +124,7 @@ class Canonicalizer {
   AliasClasses classes_;
   std::vector<ValueId> replacement_;
   std::vector<bool> dead_;
+  std::vector<bool> is_seen_by_place_;  // by class
 };
 
 }  // namespace

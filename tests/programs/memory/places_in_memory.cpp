@@ -191,5 +191,59 @@ TENON_PROGRAM(ElementsBetweenTheColumns, 8) {
   }
 }
 
+// A copy begins its memory, wherever what it copies lies in some other.
+TENON_PROGRAM(CopiesBeginTheirMemory, 40) {
+  const std::vector<std::function<Tensor(const Tensor&)>> bodies = {
+      [](const Tensor& x) { return x.clone().as_strided({2}, {1}, 1) * 2.0; },
+      [](const Tensor& x) { return x.clone().as_strided_copy({2}, {1}, 1) * 2.0; },
+      [](const Tensor& x) { return x.to(Dtype::f32, false, true).as_strided({2}, {2}, 0) * 2.0; },
+      [](const Tensor& x) {
+        return x.view({2, 2}).clone().diagonal().as_strided({2}, {1}, 1) * 2.0;
+      },
+      [](const Tensor& x) { return x.clone().resize_({2}) * 2.0; },
+      [](const Tensor& x) {
+        Tensor copy = x.clone();
+        copy.as_strided({2}, {2}, 0).zero_();
+        return copy + x;
+      },
+  };
+  for (bool fullgraph : {false, true})
+    for (const auto& body : bodies) {
+      auto f = run.compile(body, {.fullgraph = fullgraph});
+      Tensor memory = steps(12);
+      for (int64_t first : {0, 6, 3, 8}) run.log(f(memory.slice(0, first, first + 4)), memory);
+    }
+}
+
+// A captured tensor lies elsewhere in each call, and the body lets go of it or holds it. Calls part,
+// and each way has been recorded with another place.
+TENON_PROGRAM(OffsetsBehindALook, 60) {
+  for (bool lets_go : {true, false})
+    for (bool turns : {false, true}) {
+      std::vector<Tensor> pool;
+      bool looks_by_place = false;
+      auto f = run.compile([&](const Tensor& x) {
+        Tensor whole = pool.back(), part = whole.slice(0, 1, 3);
+        if (lets_go) pool.pop_back();
+        whole = Tensor();
+        if (part.sum().item<double>() > 1000.0) return std::vector<Tensor>{x};
+        Tensor last = part.slice(0, 1, 2);
+        if (looks_by_place && turns)
+          last.as_strided_({2}, {1}, last.storage_offset() - 1);
+        else if (looks_by_place)
+          last = part.as_strided({2}, {1}, part.storage_offset());
+        return std::vector{last * 2.0, x * double(int64_t(last.storage_offset())),
+                           x * double(int64_t(part.storage_offset()))};
+      });
+      Tensor memory = steps(16);
+      for (int64_t call = 0; call < 9; ++call) {
+        looks_by_place = call > 2 && call != 6;
+        int64_t first = call * 3 % 7;
+        pool = {memory.slice(0, first, first + 5)};
+        for (const Tensor& t : f(ones({2}))) run.log(t);
+      }
+    }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -66,5 +66,25 @@ TENON_PROGRAM(TheWriteIsThereInSomeCalls, 8) {
   }
 }
 
+// The first hook sees the gradient from before the write, though both are on one tensor.
+TENON_PROGRAM(AnotherHookIsThereBefore, 8) {
+  Tensor s = full({1}, 0.5).requires_grad_();
+  auto f = run.compile([&](const Tensor& x, bool twice) {
+    Tensor y = x * 2.0;
+    if (twice) register_hook(y, [&](const Tensor& g) { run.log("first", g); });
+    y.slice(0, 0, 1).mul_(s);
+    register_hook(y, [&](const Tensor& g) { return g * 4.0; });
+    y.retain_grad();
+    return y;
+  });
+  for (int i = 0; i < 6; ++i) {
+    Tensor x = halves({2, 3}, i).requires_grad_();
+    s.set_grad({});
+    Tensor y = f(x, i != 3);
+    y.sum().backward();
+    run.log(x.grad(), s.grad(), y.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -191,5 +191,52 @@ TENON_PROGRAM(ALossIsPrintedNowAndThen, 12) {
   }
 }
 
+// What a segment has made comes to its need behind it, and is written before calls go another way.
+TENON_PROGRAM(ALeafIsWrittenWhereCallsPart, 8) {
+  bool goes_on = false;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor leaf = (x + 1.0).requires_grad_();
+    {
+      NoGradGuard guard;
+      leaf.mul_(0.5);
+    }
+    Tensor y = leaf * 2.0;
+    if (goes_on) y = y * 3.0;
+    if (y.requires_grad()) y.sum().backward();
+    return std::pair(leaf, y);
+  });
+  for (int call = 0; call < 4; ++call) {
+    goes_on = call % 2;
+    auto [leaf, y] = f(ones({4}) * call);
+    run.log(leaf.detach(), leaf.grad(), y.detach(), y.requires_grad());
+  }
+}
+
+TENON_PROGRAM(UncompiledCodeGivesAHistoryWhereCallsPart, 24) {
+  auto multiply = disable([](const Tensor& t, const Tensor& by) { t.mul_(by); });
+  bool goes_on = false;
+  auto whole = run.compile([&](const Tensor& x, const Tensor& w) {
+    Tensor z = x + 1.0;
+    multiply(z, w);
+    z.add_(1.0);
+    Tensor y = z * 2.0;
+    return goes_on ? y * 3.0 : y;
+  });
+  auto part = run.compile([&](const Tensor& x, const Tensor& w) {
+    Tensor z = x + 1.0, view = z.slice(0, 0, 2);
+    multiply(z, w);
+    view.add_(1.0);
+    Tensor y = view * 2.0;
+    return (goes_on ? y * 3.0 : y).sum() + z;
+  });
+  for (int call = 0; call < 4; ++call) {
+    goes_on = call % 2;
+    Tensor w = (arange(4).to(Dtype::f32) + 1.0).requires_grad_();
+    Tensor y = whole(ones({4}) * call, w) + part(ones({4}), w);
+    y.sum().backward();
+    run.log(y.detach(), w.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

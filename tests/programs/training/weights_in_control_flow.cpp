@@ -171,5 +171,24 @@ TENON_PROGRAM(OnlyOneBranchNeedsAGradient, 6) {
   }
 }
 
+// Its result needs a gradient in all calls; the weight gets one where the loop has run.
+TENON_PROGRAM(ALoopThatMayNotRun, 6) {
+  Tensor w = weight();
+  auto f = run.compile([&](const Tensor& x, const Tensor& n) {
+    auto [y, k] =
+        while_loop([&](const Tensor&, const Tensor& i) { return i < n; },
+                   [&](const Tensor& t, const Tensor& i) { return std::pair(t * w, i + 1); }, x,
+                   zeros({}, Dtype::i64));
+    if (y.requires_grad()) y.sum().backward();
+    return y.detach();
+  });
+  for (int64_t i = 0; i < 6; ++i) {
+    w.set_grad({});
+    Tensor y = f(ones({3}), tensor(i % 3));
+    run.log(y, w.grad().defined());
+    if (w.grad().defined()) run.log(w.grad());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

@@ -235,6 +235,15 @@ TEST(Views, OneOfComplexNumbersThatShowsThemTwice) {
   EXPECT_THAT(numbers(x.grad()), ElementsAre(33, 33));
 }
 
+// The gradient that arrives is a row of a larger one.
+TEST(Views, APartThatIsScatteredByPlace) {
+  Tensor x = leaf({1, 2}, {2}), part = leaf({3}, {1}), other = leaf({5, 6}, {2});
+  Tensor all = stack({other, as_strided_scatter(x, part, {1}, {1}, 0)});
+  (all * tensor({1.0, 2.0, 4.0, 8.0}).view({2, 2})).sum().backward();
+  EXPECT_THAT(numbers(x.grad()), ElementsAre(0, 8));
+  EXPECT_THAT(numbers(part.grad()), ElementsAre(4));
+}
+
 TEST(Views, AViewIsLaidOutAnew) {
   Tensor x = leaf({1, 2, 3, 4, 5, 6}, {2, 3}), y = x * 1, v = y.alias();
   v.t_();

@@ -1,15 +1,22 @@
 // Gradients through compiled callables, on backends of every stage.
+#include "unit/message_of.h"
+
 #include <tenon/autograd.h>
 #include <tenon/compile.h>
+#include <tenon/control_flow.h>
 #include <tenon/ops.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 namespace tenon {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class CompiledGradients : public ::testing::TestWithParam<const char*> {};
 
@@ -70,6 +77,23 @@ TEST_P(CompiledGradients, AreThoseThatAFunctionDefines) {
     w.set_grad({});
     f(w).backward();
     EXPECT_TRUE(w.grad().equal(eager)) << call;
+  }
+}
+
+TEST_P(CompiledGradients, OwnFunctionsAndHooksStayOutsideOfBodies) {
+  auto applied = [](const Tensor& t) { return StraightThrough::apply({t})[0]; };
+  auto hooked = [](const Tensor& t) {
+    autograd::register_hook(t, [](const Tensor&) {});
+    return t * 2;
+  };
+  using Body = std::function<Tensor(const Tensor&)>;
+  for (const Body& body : {Body(applied), Body(hooked)}) {
+    auto f = compile([&](const Tensor& x) { return cond(x.sum() > 0, body, body, x); },
+                     {.backend = GetParam()});
+    Tensor x = tensor(std::vector<double>{1, 2}, {2}).requires_grad_();
+    EXPECT_THAT(message_of([&] { f(x); }),
+                AllOf(HasSubstr("inside of a body of cond at"),
+                      HasSubstr("to the tape the body is a part of one operation")));
   }
 }
 

@@ -2,6 +2,7 @@
 // them, and nothing is compiled of what it does then. Its own errors stay what they are.
 #include "unit/message_of.h"
 
+#include <tenon/autograd.h>
 #include <tenon/compiler.h>
 #include <tenon/control_flow.h>
 #include <tenon/tenon.h>
@@ -98,6 +99,39 @@ TEST_P(CaughtErrors, ErrorOnGraphBreak) {
       },
       {.backend = GetParam()});
   expect_error(f, "GraphBreakError: item()");
+}
+
+TEST_P(CaughtErrors, AHookThatWouldSeeAPartOfAGradient) {
+  auto f = compile(
+      [](const Tensor& w) {
+        Tensor h = w * 3, twice = h * 2;
+        graph_break("here");
+        try {
+          autograd::register_hook(h, [](const Tensor& g) { return g * 10; });
+        } catch (const std::exception&) {
+        }
+        return twice + h;
+      },
+      {.backend = GetParam()});
+  for (int call = 0; call < 3; ++call) {
+    Tensor w = ones({2}).requires_grad_();
+    EXPECT_THAT(message_of([&] { f(w); }), HasSubstr("whose part of its gradient"));
+  }
+}
+
+TEST_P(CaughtErrors, AWriteThatTheStateDoesNotName) {
+  Tensor named = zeros({2}), other = zeros({2});
+  auto f = compile(
+      [&](const Tensor& x) {
+        try {
+          other.add_(x);
+        } catch (const std::exception&) {
+        }
+        return named.add_(x) * 1.0;
+      },
+      state(named), in_one_graph());
+  expect_error(f, "that state() does not name");
+  EXPECT_EQ(named.sum().item<float>() + other.sum().item<float>(), 0);
 }
 
 TEST_P(CaughtErrors, ALookInABranch) {
