@@ -128,6 +128,12 @@ std::vector<int64_t> as_the_graph_says(const Graph& graph, const Dims& said,
   return expected_sizes(said, values_of(graph, syms), found);
 }
 
+// Also where sizes are symbols.
+static bool is_contiguous(const TensorMeta& meta) {
+  return std::ranges::equal(meta.strides, contiguous_strides(list_of(meta.sizes)), {},
+                            &SymInt::word, &SymInt::word);
+}
+
 CallContract::CallContract(const CompileRequest& request)
     : graph_(request.graph), checking_(config::flags().plugins.check_calls) {
   bool captured = request.stage == Stage::captured && request.grad_enabled;
@@ -144,7 +150,7 @@ CallContract::CallContract(const CompileRequest& request)
     const GraphValue& value = graph_->value(id);
     e.dtype = static_cast<int32_t>(value.meta.dtype);
     e.rank = static_cast<int32_t>(value.meta.sizes.size());
-    if (expected_.size() <= n_laid_out) expect_strides(e, value.meta);
+    if (expected_.size() <= n_laid_out && is_contiguous(value.meta)) e.flags |= TN_T_CONTIGUOUS;
     if (tells_history && value.flags.requires_grad) e.depends = histories->of(id);
     if (!e.depends.empty()) e.flags |= TN_T_REQUIRES_GRAD;
   }
@@ -159,16 +165,6 @@ CallContract::CallContract(const CompileRequest& request)
     bool is_alias = i < request.aliased_outputs.size() && request.aliased_outputs[i] != no_value;
     bool is_made = id != no_value && !is_alias && !classes.is_external(id);
     made_memory_.push_back(is_made ? classes.of(id) : no_value);
-  }
-}
-
-// Strides that only symbols tell are compared under plugins.check_calls.
-void CallContract::expect_strides(Expected& e, const TensorMeta& meta) const {
-  auto is_same = [](const SymInt& a, const SymInt& b) { return a.word() == b.word(); };
-  if (std::ranges::equal(meta.strides, contiguous_strides(list_of(meta.sizes)), is_same)) {
-    e.flags |= TN_T_CONTIGUOUS;
-  } else if (!list_of(meta.strides).is_symbolic()) {
-    for (const SymInt& stride : meta.strides) e.strides.push_back(stride.guard_int());
   }
 }
 
@@ -200,7 +196,7 @@ std::string CallContract::output_problem(size_t i, const tn_tensor* t) const {
                    dtype_text(e.dtype));
   if (t->ndim != e.rank)
     return message("{} has {} dimensions, the graph says {}", output_name(i), t->ndim, e.rank);
-  if (!(e.flags & TN_T_CONTIGUOUS)) return stride_problem(i, *t, e.strides);
+  if (!(e.flags & TN_T_CONTIGUOUS)) return {};
   std::vector<int64_t> contiguous(e.rank, 1);
   for (int32_t d = e.rank - 1; d-- > 0;) contiguous[d] = contiguous[d + 1] * t->sizes[d + 1];
   return stride_problem(i, *t, contiguous);

@@ -1,12 +1,12 @@
 // What a compiled graph promises at each call, and what is told when it breaks it (P23).
 //
 // Always checked, since it costs a comparison an output: every output is there and has dtype and
-// rank of the graph; those of functional graphs, which other code goes on with, have its strides
-// where these are plain or follow from the sizes; outputs have a history where ops of the host lead
-// from an input that needs a gradient to them. What an op of a library or plugin gives may have
-// none. With plugins.check_calls also: sizes, all strides and device of the outputs; that they lie
-// in memory of their own where the graph says so; that inputs which the graph does not write are
-// left alone; that no handle is used after the call that lent it, nor released by it.
+// rank of the graph; those of functional graphs, which other code goes on with, are contiguous where
+// it says so; outputs have a history where ops of the host lead from an input that needs a gradient
+// to them. What an op of a library or plugin gives may have none. With plugins.check_calls also:
+// sizes, strides and device of the outputs; that they lie in memory of their own where the graph
+// says so; that inputs which the graph does not write are left alone; that no handle is used after
+// the call that lent it, nor released by it.
 #pragma once
 
 #include "backend/backend.h"
@@ -66,15 +66,12 @@ class CallContract {
   struct Expected {
     int32_t dtype = 0, rank = -2;
     uint32_t flags = 0;             ///< TN_T_ that must be set
-    std::vector<int64_t> strides;   ///< that are plain and not those of a contiguous tensor
     std::vector<uint32_t> depends;  ///< the inputs that give it a history if they need a gradient
   };
   static bool fits(const Expected& e, const tn_tensor* t) {
     if (e.rank < 0) return true;
-    return t && t->dtype == e.dtype && t->ndim == e.rank && (t->flags & e.flags) == e.flags &&
-           std::ranges::equal(e.strides, std::span(t->strides, e.strides.size()));
+    return t && t->dtype == e.dtype && t->ndim == e.rank && (t->flags & e.flags) == e.flags;
   }
-  void expect_strides(Expected& e, const TensorMeta& meta) const;
   std::string stride_problem(size_t output, const tn_tensor& t,
                              std::span<const int64_t> expected) const;
   std::string output_problem(size_t output, const tn_tensor* t) const;
