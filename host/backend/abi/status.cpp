@@ -59,8 +59,8 @@ void throw_cause(tn_status* status) {
   std::exception_ptr cause;
   if (!status->is_static) cause = std::exchange(status->cause, nullptr);
   Cause last = std::exchange(last_cause, {});
-  bool is_last =
-      last.what && last.code == status->code && status->text.find(last.text) != std::string::npos;
+  bool is_last = last.what && last.code == status->code && !last.text.empty() &&
+                 status->text.find(last.text) != std::string::npos;
   if (!cause && is_last) cause = std::move(last.what);
   if (!cause) return;
   free_status(status);
