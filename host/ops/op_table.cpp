@@ -398,7 +398,10 @@ void dispatch(const OpEntry& op, const Value* args, uint32_t n_args, Value* resu
     prepare_first_call();
   refuse_undefined(op, args, n_args);
   CallArgs call{&op, args, results, n_args, n_results};
-  auto is_symbolic = [](const Value& arg) { return arg.is_symbolic(); };
+  auto is_symbolic = [](const Value& arg) {
+    bool may_be = arg.is_number() || arg.tag == Tag::ints;  // most are tensors
+    return may_be && arg.is_symbolic();
+  };
   if (has_kept_values() && std::any_of(args, args + n_args, is_symbolic) &&
       call_with_kept_values(call)) [[unlikely]]
     return;
