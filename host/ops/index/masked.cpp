@@ -118,7 +118,7 @@ void select_dense(T* to, const T* from, const bool* chosen, int64_t n) {
       kept[count] = from[first + i];
       count += chosen[first + i];
     }
-    std::memcpy(to, kept, count * sizeof(T));
+    std::copy_n(kept, count, to);
     to += count;
   }
 }
