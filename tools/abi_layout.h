@@ -154,7 +154,7 @@ inline std::vector<LayoutCode> abi_codes() {
                                 TN_TAG_RANDOM, TN_TAG_DATA_DEPENDENT, TN_TAG_CORE, TN_TAG_MATMUL,
                                 TN_TAG_CONV, TN_TAG_SIDE_EFFECT, TN_TAG_HIGHER_ORDER,
                                 TN_TAG_CREATION, TN_TAG_NONDETERMINISTIC, TN_TAG_MAYBE_ALIAS,
-                                TN_TAG_BY_PLACE))});
+                                TN_TAG_BY_PLACE, TN_TAG_ROUNDS_NUMBERS))});
   add({TENON_EXPAND(TENON_CODES(TN_RECOMPUTE_NONE, TN_RECOMPUTE_MUST_SAVE, TN_RECOMPUTE_PREFER,
                                 TN_RECOMPUTE_MUST))});
   add({TENON_EXPAND(TENON_CODES(TN_DUMP_TEXT, TN_DUMP_CANONICAL, TN_DUMP_CPP_REPRO, TN_DUMP_DOT))});

@@ -83,61 +83,36 @@ struct Mode {
   Sampler sample;
 };
 
+using Picked = Tensor (*)(const Tensor&, OptSymIntList, OptDoubleList);
+using Weighted = Tensor (*)(const Tensor&, OptSymIntList, bool, OptDoubleList);
+
+template <Picked f>
+Tensor pick(const Tensor& x, const Target& to, bool, bool) {
+  return f(x, to.sizes(), to.scales());
+}
+template <Weighted f, Weighted smooth = f>
+Tensor weigh(const Tensor& x, const Target& to, bool corners, bool antialias) {
+  return (antialias ? smooth : f)(x, to.sizes(), corners, to.scales());
+}
+Tensor average(const Tensor& x, const Target& to, bool, bool) {
+  if (x.dim() == 3) return adaptive_avg_pool1d(x, {to.size[0].guard_int()});
+  return x.dim() == 4 ? adaptive_avg_pool2d(x, *to.sizes()) : adaptive_avg_pool3d(x, *to.sizes());
+}
+
 constexpr Mode modes[] = {
-    {"nearest", 3, false,
-     [](const Tensor& x, const Target& to, bool, bool) {
-       return upsample_nearest1d(x, to.sizes(), to.scales());
-     }},
-    {"nearest", 4, false,
-     [](const Tensor& x, const Target& to, bool, bool) {
-       return upsample_nearest2d(x, to.sizes(), to.scales());
-     }},
-    {"nearest", 5, false,
-     [](const Tensor& x, const Target& to, bool, bool) {
-       return upsample_nearest3d(x, to.sizes(), to.scales());
-     }},
-    {"nearest-exact", 3, false,
-     [](const Tensor& x, const Target& to, bool, bool) {
-       return _upsample_nearest_exact1d(x, to.sizes(), to.scales());
-     }},
-    {"nearest-exact", 4, false,
-     [](const Tensor& x, const Target& to, bool, bool) {
-       return _upsample_nearest_exact2d(x, to.sizes(), to.scales());
-     }},
-    {"nearest-exact", 5, false,
-     [](const Tensor& x, const Target& to, bool, bool) {
-       return _upsample_nearest_exact3d(x, to.sizes(), to.scales());
-     }},
-    {"area", 3, false,
-     [](const Tensor& x, const Target& to, bool, bool) {
-       return adaptive_avg_pool1d(x, {to.size[0].guard_int()});
-     }},
-    {"area", 4, false,
-     [](const Tensor& x, const Target& to, bool, bool) {
-       return adaptive_avg_pool2d(x, *to.sizes());
-     }},
-    {"area", 5, false,
-     [](const Tensor& x, const Target& to, bool, bool) {
-       return adaptive_avg_pool3d(x, *to.sizes());
-     }},
-    {"linear", 3, true,
-     [](const Tensor& x, const Target& to, bool corners, bool) {
-       return upsample_linear1d(x, to.sizes(), corners, to.scales());
-     }},
-    {"bilinear", 4, true,
-     [](const Tensor& x, const Target& to, bool corners, bool antialias) {
-       return antialias ? _upsample_bilinear2d_aa(x, to.sizes(), corners, to.scales())
-                        : upsample_bilinear2d(x, to.sizes(), corners, to.scales());
-     }},
-    {"bicubic", 4, true,
-     [](const Tensor& x, const Target& to, bool corners, bool antialias) {
-       return antialias ? _upsample_bicubic2d_aa(x, to.sizes(), corners, to.scales())
-                        : upsample_bicubic2d(x, to.sizes(), corners, to.scales());
-     }},
-    {"trilinear", 5, true,
-     [](const Tensor& x, const Target& to, bool corners, bool) {
-       return upsample_trilinear3d(x, to.sizes(), corners, to.scales());
-     }},
+    {"nearest", 3, false, pick<upsample_nearest1d>},
+    {"nearest", 4, false, pick<upsample_nearest2d>},
+    {"nearest", 5, false, pick<upsample_nearest3d>},
+    {"nearest-exact", 3, false, pick<_upsample_nearest_exact1d>},
+    {"nearest-exact", 4, false, pick<_upsample_nearest_exact2d>},
+    {"nearest-exact", 5, false, pick<_upsample_nearest_exact3d>},
+    {"area", 3, false, average},
+    {"area", 4, false, average},
+    {"area", 5, false, average},
+    {"linear", 3, true, weigh<upsample_linear1d>},
+    {"bilinear", 4, true, weigh<upsample_bilinear2d, _upsample_bilinear2d_aa>},
+    {"bicubic", 4, true, weigh<upsample_bicubic2d, _upsample_bicubic2d_aa>},
+    {"trilinear", 5, true, weigh<upsample_trilinear3d>},
 };
 
 const Mode& mode_for(const Tensor& x, std::string_view name) {

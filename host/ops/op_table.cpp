@@ -13,6 +13,7 @@
 #include "ops/modes/default_device.h"
 #include "ops/op_kernels.h"
 #include "ops/pointwise.h"
+#include "ops/pointwise/number_roles.h"
 #include "ops/shapes.h"
 
 #include <tenon/plugin.h>
@@ -60,6 +61,7 @@ uint64_t tags_of(const OpEntry& op) {
   if (def.core) tags |= TN_TAG_CORE;
   // What a kernel of another author looks at is not known.
   if ((def.tags & OpTags::by_place) || (def.custom && !def.formula)) tags |= TN_TAG_BY_PLACE;
+  if (def.formula && rounds_numbers(op.schema)) tags |= TN_TAG_ROUNDS_NUMBERS;
   for (const SchemaArg& arg : op.schema.args)
     if (arg.type.base == BaseType::graph) tags |= TN_TAG_HIGHER_ORDER;
   return tags;

@@ -65,7 +65,7 @@ constexpr size_t max_inputs = formula::max_inputs, max_results = 8;
     fresh->scaling |= uint64_t{scales(op.schema.args[i])} << i;
     fresh->bounding |= uint64_t{bounds(op.schema.args[i])} << i;
   }
-  fresh->rounds = rounds_numbers(op.schema);
+  fresh->rounds = op.tags & TN_TAG_ROUNDS_NUMBERS;
   PointwiseState* expected = nullptr;
   if (op.pointwise.compare_exchange_strong(expected, fresh, std::memory_order_acq_rel))
     return *fresh;

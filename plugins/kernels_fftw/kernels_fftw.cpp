@@ -21,6 +21,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <vector>
 
 using namespace tenon::plugin;
@@ -250,8 +251,10 @@ void run_columns(const tn_tensor* t, bool forward, int64_t d, const T* from, T* 
   int64_t blocks = (inner + width - 1) / width, outer = t->numel / (n * inner);
   auto memory = [&] {
     auto bytes = static_cast<size_t>((n * width * 2 * sizeof(T) + line - 1) / line * line);
-    return std::unique_ptr<T, decltype(&std::free)>(
-        static_cast<T*>(std::memset(std::aligned_alloc(line, bytes), 0, bytes)), std::free);
+    void* buffer = std::aligned_alloc(line, bytes);
+    if (!buffer) throw std::bad_alloc();
+    return std::unique_ptr<T, decltype(&std::free)>(static_cast<T*>(std::memset(buffer, 0, bytes)),
+                                                    std::free);
   };
   auto any = memory();
   Job job{Kind::c2c, forward, t, t, {}, {{n, width, width}}, {{width, 1, 1}}, true};

@@ -56,21 +56,6 @@ bool is_bounding(const node& n) {
   return std::ranges::find(names, sv(n.op_name)) != std::end(names);
 }
 
-/// Whether the host rounds numbers to the f16 or bf16 of the tensors that they meet, as it does on
-/// the CPU only (number_roles.h).
-bool rounds_numbers(const node& n) {
-  constexpr std::string_view names[] = {
-      "add",       "sub",       "subtract", "rsub",    "fmod",       "remainder",
-      "pow",       "eq",        "ne",       "lt",      "le",         "gt",
-      "ge",        "not_equal", "less",     "greater", "less_equal", "greater_equal",
-      "hardshrink"};
-  constexpr std::string_view space = "aten.";
-  std::string_view name = sv(n.op_name);
-  if (!name.starts_with(space)) return false;
-  name.remove_prefix(space.size());
-  return std::ranges::find(names, name.substr(0, name.find('.'))) != std::end(names);
-}
-
 /// What an integer narrower than a number holds.
 struct Limits {
   int64_t low, high;
@@ -129,7 +114,7 @@ struct Call {
     if (compute < 0) compute = to.info(n.first_result).dtype;
     if (f.promote == TN_PROMOTE_TO_FLOAT && !is_floating(compute)) compute = TN_F32;
     bool is_on_cpu = to.info(n.first_result).device_type == TN_DEV_CPU;
-    if (is_narrow(compute) && is_on_cpu && rounds_numbers(n)) rounded_to = compute;
+    if (is_narrow(compute) && is_on_cpu && (n.tags & TN_TAG_ROUNDS_NUMBERS)) rounded_to = compute;
     compute = compute_type(compute);
   }
 

@@ -271,19 +271,12 @@ void Follower::leave_uncompiled(const UncompiledChanges& changes) {
   if (is_off_path_) difference_ = "uncompiled code has changed what tensors of the body are";
 }
 
-static void note_first_need(Frame& frame, const Tensor& captured) {
-  auto slot =
-      std::ranges::find_if(frame.slots, [&](const Tensor& t) { return same_head(t, captured); });
-  auto number = static_cast<uint32_t>(slot - frame.slots.begin());
-  bool is_known = std::ranges::find(frame.first_needs, number, &std::pair<uint32_t, bool>::first) !=
-                  frame.first_needs.end();
-  if (slot != frame.slots.end() && !is_known)
-    frame.first_needs.emplace_back(number, captured.requires_grad());
-}
-
 bool Follower::changes_need(const Tensor& captured, bool value) {
   if (!ends_segment("requires_grad_() is called")) return false;
-  note_first_need(walk_.at().frame(), captured);
+  Frame& frame = walk_.at().frame();
+  const Path::Object& object = walk_.path().objects()[walk_.at().object_of_real(captured)];
+  if (object.origin.kind == ValueOrigin::Kind::implicit)
+    frame.first_needs.try_emplace(object.origin.index, captured.requires_grad());
   {
     PauseRecording as_it_is;
     Tensor(captured).requires_grad_(value);
@@ -297,7 +290,7 @@ bool Follower::changes_need(const Tensor& captured, bool value) {
     mark_requires_grad(fake, real.requires_grad());
     changes.any_other_need = true;
   });
-  walk_.at().frame().is_spoiled |= changes.any();
+  frame.is_spoiled |= changes.any();
   has_other_needs_ = has_unsettled_needs_ = true;  // a module has many of them
   return true;
 }

@@ -12,6 +12,7 @@
 #include "core/sym/sym_program.h"
 
 #include <atomic>
+#include <map>
 
 namespace tenon {
 
@@ -30,7 +31,7 @@ struct Frame {
   std::vector<int64_t> numbers;  ///< words of the body's numbers
   std::vector<Tensor> slots;     ///< the captured tensors that the body has named
   /// By slot: whether it needed gradients when the body named it, which has changed that since.
-  std::vector<std::pair<uint32_t, bool>> first_needs;
+  std::map<uint32_t, bool> first_needs;
   std::vector<int64_t> symbols;       ///< words of the symbols that all this was computed for
   std::vector<int64_t> words;         ///< what has been computed from them
   std::vector<int64_t> words_before;  ///< its memory is kept

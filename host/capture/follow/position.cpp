@@ -339,7 +339,7 @@ static bool gives_what_is_held(const Frame& frame, const Path& mine, const Path&
 }
 
 static bool holds_as_named(SlotGuard guard, const Frame& frame, uint32_t slot) {
-  auto first = std::ranges::find(frame.first_needs, slot, &std::pair<uint32_t, bool>::first);
+  auto first = frame.first_needs.find(slot);
   if (first != frame.first_needs.end()) {
     if (guard.requires_grad != first->second) return false;
     guard.any_requires_grad = true;

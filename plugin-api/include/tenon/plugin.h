@@ -177,7 +177,8 @@ enum { TN_TAG_POINTWISE = 1, TN_TAG_REDUCTION = 2, TN_TAG_VIEW = 4, TN_TAG_INPLA
        TN_TAG_RANDOM = 16, TN_TAG_DATA_DEPENDENT = 32, TN_TAG_CORE = 64, TN_TAG_MATMUL = 128,
        TN_TAG_CONV = 256, TN_TAG_SIDE_EFFECT = 512, TN_TAG_HIGHER_ORDER = 1024,
        TN_TAG_CREATION = 2048, TN_TAG_NONDETERMINISTIC = 4096, TN_TAG_MAYBE_ALIAS = 8192,
-       TN_TAG_BY_PLACE = 16384 };      /* strides and offsets of operands matter: as_strided */
+       TN_TAG_BY_PLACE = 16384,        /* strides and offsets of operands matter: as_strided */
+       TN_TAG_ROUNDS_NUMBERS = 32768 };/* on CPUs: numbers beside f16 or bf16 are rounded to it first */
 enum { TN_RECOMPUTE_NONE, TN_RECOMPUTE_MUST_SAVE, TN_RECOMPUTE_PREFER, TN_RECOMPUTE_MUST };
 typedef struct tn_node_info {
   uint32_t struct_size;

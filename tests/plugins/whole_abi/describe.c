@@ -106,7 +106,8 @@ static const named tags[] = {{TN_TAG_POINTWISE, "pointwise"},
                              {TN_TAG_CREATION, "creation"},
                              {TN_TAG_NONDETERMINISTIC, "nondeterministic"},
                              {TN_TAG_MAYBE_ALIAS, "maybe alias"},
-                             {TN_TAG_BY_PLACE, "by place"}};
+                             {TN_TAG_BY_PLACE, "by place"},
+                             {TN_TAG_ROUNDS_NUMBERS, "rounds numbers"}};
 static const named recompute[] = {{TN_RECOMPUTE_NONE, "as it likes"},
                                   {TN_RECOMPUTE_MUST_SAVE, "must save"},
                                   {TN_RECOMPUTE_PREFER, "prefer"},
