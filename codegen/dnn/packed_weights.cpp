@@ -3,13 +3,14 @@
 
 #include <tenon/memory.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <list>
 #include <map>
 #include <mutex>
 #include <new>
-#include <unordered_map>
 
 namespace onednn {
 
@@ -17,6 +18,9 @@ namespace {
 
 /// An entry is found without the version, so that a newer one takes the place of an older.
 using Place = std::pair<uint64_t, std::vector<int64_t>>;
+
+/// A storage, and how it is read: offset and strides.
+using Use = std::pair<uint64_t, std::array<int64_t, 3>>;
 
 struct Entry {
   uint64_t version;
@@ -29,7 +33,7 @@ struct Store {
   std::map<Place, Entry> at;
   std::list<const Place*> by_use;  // latest first
   size_t bytes = 0;
-  std::unordered_map<uint64_t, uint64_t> seen;  // storage id -> version
+  std::map<Use, uint64_t> seen;  // the version
 };
 
 Store& store() {
@@ -105,17 +109,34 @@ void keep_packed(const WeightsKey& key, PackedPtr packed) {
 bool may_keep(const tn_tensor& t) {
   static const auto* memory = static_cast<const tn_memory_api*>(
       tenon::plugin::host->extension(TN_MEMORY_ID, TN_MEMORY_VERSION));
-  return memory && memory->is_private(&t);
+  static const bool tells_ends =
+      memory && memory->struct_size >= offsetof(tn_memory_api, tell_end) + sizeof(memory->tell_end);
+  if (!memory || !memory->is_private(&t)) return false;
+  if (tells_ends) memory->tell_end(&t, forget_storage);
+  return true;
 }
 
-bool seen_before(const tn_tensor& t) {
+void forget_storage(uint64_t storage_id) {
+  Store& s = store();
+  std::lock_guard lock(s.guarding);
+  auto is_of_it = [&](const auto& entries, auto at) {
+    return at != entries.end() && at->first.first == storage_id;
+  };
+  for (auto at = s.at.lower_bound({storage_id, {}}); is_of_it(s.at, at);) erase(s, at++);
+  constexpr int64_t least = std::numeric_limits<int64_t>::min();
+  for (auto at = s.seen.lower_bound({storage_id, {least, least, least}}); is_of_it(s.seen, at);)
+    at = s.seen.erase(at);
+}
+
+bool seen_before(const tn_tensor& t, std::array<int64_t, 2> use) {
   if (!may_keep(t)) return false;
   constexpr size_t most = 4096;
   uint64_t version = t.version ? TN_VERSION(&t) : 0;
   Store& s = store();
   std::lock_guard lock(s.guarding);
-  if (s.seen.size() >= most && !s.seen.contains(t.storage_id)) s.seen.clear();
-  auto [at, added] = s.seen.try_emplace(t.storage_id, version);
+  const Use key{t.storage_id, {t.storage_offset, use[0], use[1]}};
+  if (s.seen.size() >= most && !s.seen.contains(key)) s.seen.clear();
+  auto [at, added] = s.seen.try_emplace(key, version);
   bool same = !added && at->second == version;
   at->second = version;
   return same;

@@ -2,14 +2,16 @@
 //
 // A layer calls its op again and again with the same weights, and changing their layout can cost as
 // much as the op. What is kept is found by the storage, its version (which every write counts up)
-// and the view of it, so weights that were written are packed anew, and replace the old ones. That
-// a storage has died is not told; the total is bounded, and what was used longest ago goes first.
+// and the view of it, so weights that were written are packed anew, and replace the old ones. What is
+// kept goes when the storage does, where the host tells; the total is bounded, and what was used
+// longest ago goes first.
 //
 // Threads: any; packing the same weights twice at the same time is harmless.
 #pragma once
 
 #include <tenon/plugin.hpp>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -46,8 +48,11 @@ struct WeightsKey {
 PackedPtr find_packed(const WeightsKey& key);
 /// Keeps them, in place of an older version of the same view.
 void keep_packed(const WeightsKey& key, PackedPtr packed);
-/// Whether what is packed of it may be kept: false where others could write to it uncounted.
+/// Whether what is packed of it may be kept: false where others could write to it uncounted. If so,
+/// its end is awaited.
 bool may_keep(const tn_tensor& t);
+/// The storage is gone: what is known of it goes.
+void forget_storage(uint64_t storage_id);
 /// The same, packed first by pack_part(part, memory) on all threads where there is none. Packed
 /// anew for each call where it may not or need not be kept.
 template <class PackPart>
@@ -61,9 +66,9 @@ PackedPtr find_or_pack(const tn_tensor& weights, const WeightsKey& key, size_t b
   if (keep) keep_packed(key, packed);
   return packed;
 }
-/// Whether the same version was asked for before, and may be kept: weights seen once may be about
-/// to change.
-bool seen_before(const tn_tensor& t);
+/// Whether the same version was asked for before in the same use, and may be kept: weights seen once may
+/// be about to change. The backward pass reads them in another use than the forward. `use`: strides.
+bool seen_before(const tn_tensor& t, std::array<int64_t, 2> use);
 
 /// Forgets everything.
 void drop_packed();

@@ -4,6 +4,7 @@
 #include <tenon/memory.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 namespace inductor {
@@ -18,7 +19,7 @@ namespace {
 const tn_memory_api* memory_api() {
   static const auto* api =
       static_cast<const tn_memory_api*>(host->extension(TN_MEMORY_ID, TN_MEMORY_VERSION));
-  return api && api->struct_size >= sizeof(tn_memory_api) ? api : nullptr;
+  return api && api->struct_size >= offsetof(tn_memory_api, tell_end) ? api : nullptr;
 }
 
 bool is_kept(const tensor& t) {

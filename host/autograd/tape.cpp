@@ -249,15 +249,15 @@ void call_parts(const CallArgs& call) {
   call.op->def->decomp.call(call);
 }
 
-// The in-place form of an op that is recorded as its parts: those, then a recorded copy.
+// The in-place form of an op that is recorded as its parts: those, then a recorded copy. The parts
+// get a copy of self, since their derivatives may read what it was before the write.
 void run_parts_in_place(const CallArgs& call) {
-  CallArgs functional = call;
-  functional.op = call.op->functional;
+  Tensor self = *call.args[0].as<Tensor>(), before = self.clone();
+  std::vector<Value> args(call.args, call.args + call.n_args);
+  args[0] = Value::of(before);
   Value results[1];
-  functional.results = results;
-  call_parts(functional);
+  call_parts({call.op->functional, args.data(), results, call.n_args, 1});
   Tensor result = take<Tensor>(results[0]);
-  Tensor self = *call.args[0].as<Tensor>();
   require(same_sizes(result.sizes(), self.sizes()),
           "{}: the result has shape {}, which does not fit into self of shape {}", call.op->name,
           result.sizes(), self.sizes());

@@ -202,15 +202,34 @@ static void watch_host_writes(const Tensor& real) {
     trace->inputs().host_writes.watch(real);
 }
 
+// The host may write what the segment in progress uses: that runs before.
+static void end_segment_for_writes(std::string_view what, std::source_location where, bool looks) {
+  ErrorOfRun::run_or_ignore([&] {
+    if (passes_recorded_break(what, where)) return;
+    if (Trace* trace = Trace::current()) trace->graph_break(what, where, {.looks = looks});
+  });
+  settle_lazy_numbers();
+}
+
+// The program goes on writing memory that it lends to the body; tensors of the body may lie there.
+static void watch_lent_memory(const Tensor& lent) {
+  auto is_used = [&] {
+    if (Follower* follower = Follower::current()) return follower->walk().has_used_memory_of(lent);
+    Trace* trace = Trace::current();
+    return trace && trace->has_used_memory_of(lent);
+  };
+  if (is_used())
+    end_segment_for_writes("from_memory() of memory that the body has used", {}, /*looks=*/false);
+  else
+    settle_lazy_numbers_in(lent);
+  watch_host_writes(lent);
+}
+
 // Whoever has the address may write there without being counted.
 static void* exposed_address(const Tensor& real, std::source_location where) {
   const TensorImpl* impl = impl_of(real);
   if (thread_modes.tracer) {
-    ErrorOfRun::run_or_ignore([&] {
-      if (passes_recorded_break("data_ptr()", where)) return;
-      if (Trace* trace = Trace::current()) trace->graph_break("data_ptr()", where, {.looks = true});
-    });
-    settle_lazy_numbers();
+    end_segment_for_writes("data_ptr()", where, /*looks=*/true);
     watch_host_writes(real);
   }
   if (impl->storage_ref) expose(*impl->storage_ref.get());
@@ -328,7 +347,7 @@ void detail::end_of_region(std::source_location where) {
 namespace {
 
 const bool watches_the_host = (
-    memory_lent_slot = watch_host_writes,
+    memory_lent_slot = watch_lent_memory,
     before_generator_slot = [](const char* what,
                                std::source_location where) { graph_break(what, where); },
     true);

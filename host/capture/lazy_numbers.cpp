@@ -5,6 +5,7 @@
 #include "capture/follow/follow.h"
 #include "core/error.h"
 #include "graph/record.h"
+#include "guards/overlap.h"
 #include "ops/op_table.h"
 
 #include <tenon/ops/copy.h>
@@ -52,12 +53,30 @@ Tensor copy_of_real(const Tensor& real) {
   return real.clone();
 }
 
+const HostWrites* host_writes_of_body() {
+  if (const Follower* follower = Follower::current()) return &follower->host_writes;
+  const Trace* trace = Trace::current();
+  return trace ? &trace->inputs().host_writes : nullptr;
+}
+
+// What the program may write before the number is looked at; undefined: it cannot.
+Tensor real_in_reach_of_host(const Tensor& fake) {
+  const HostWrites* writes = host_writes_of_body();
+  if (!writes || writes->are_none() || !impl_of(fake)->extra) return Tensor();
+  Tensor real = real_now(fake);
+  return real.defined() && writes->reach(real) ? real : Tensor();
+}
+
 }  // namespace
 
 std::shared_ptr<detail::LazyNumber> detail::lazy_number(Tensor t) {
   bool is_of_trace = t.is_fake() && thread_modes.tracer && !BodyScope::is_inside();
   auto number = std::make_shared<LazyNumber>(std::move(t));
   if (!is_of_trace) return number;
+  if (Tensor real = real_in_reach_of_host(number->tensor); real.defined()) {
+    number->tensor = copy_of_real(real);
+    return number;
+  }
   // Loops read many and hold few.
   if (lazy_numbers().size() == lazy_numbers().capacity())
     std::erase_if(lazy_numbers(), [](const auto& held) { return held.expired(); });
@@ -79,6 +98,14 @@ void settle_lazy_numbers() {
     ensure(real.defined(), "a number is read from a tensor without data, and nothing is pending");
     return copy_of_real(real);
   });
+}
+
+void settle_lazy_numbers_in(const Tensor& lent) {
+  for (const std::weak_ptr<detail::LazyNumber>& held : lazy_numbers()) {
+    std::shared_ptr<detail::LazyNumber> number = held.lock();
+    Tensor real = number ? real_now(number->tensor) : Tensor();
+    if (real.defined() && share_lent_memory(real, lent)) number->tensor = copy_of_real(real);
+  }
 }
 
 void settle_lazy_numbers(const Tensor& fake, const Tensor& real) {

@@ -43,6 +43,8 @@ inline bool holds_lazy_numbers() { return !LazyNumbersOfBody::current().empty();
 void keep_lazy_numbers(const CallArgs& call);
 /// The host may write from here on; nothing of the trace is pending.
 void settle_lazy_numbers();
+/// The host may write where `lent` lies, and nothing that is pending uses that memory.
+void settle_lazy_numbers_in(const Tensor& lent);
 /// `fake` becomes `real`.
 void settle_lazy_numbers(const Tensor& fake, const Tensor& real);
 

@@ -315,6 +315,16 @@ void Trace::run_outside(const CallArgs& call, bool is_between_segments) {
   }
 }
 
+bool Trace::has_used_memory_of(const Tensor& lent) const {
+  const Tensor no_tensor;
+  auto real_of = [&](size_t input) -> const Tensor& {
+    std::span<const Tensor> reals = inputs_.segment_inputs();
+    return input < reals.size() ? reals[input] : no_tensor;
+  };
+  const Graph& graph = recorder_.graph();
+  return use_memory_of(lent, graph, graph.nodes().size(), real_of);
+}
+
 std::vector<Tensor> Trace::held_fakes() const {
   std::vector<Tensor> held = escaped_of(recorder_.live_fakes(), {});
   std::ranges::copy(escaped_of(recorder_.earlier_fakes(), {}), std::back_inserter(held));

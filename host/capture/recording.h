@@ -61,8 +61,13 @@ struct GradEffects {
   struct Left {
     ValueOrigin leaf;
     ValueOrigin gradient;  ///< undefined: none
-    friend bool operator==(const Left&, const Left&) = default;
+    /// How many operations the body had called when it first dropped or replaced the gradient itself.
+    uint32_t replaced_at = never;
+    friend bool operator==(const Left& a, const Left& b) {
+      return a.leaf == b.leaf && a.gradient == b.gradient;
+    }
   };
+  static constexpr uint32_t never = 0xFFFFFFFFu;
   std::vector<Left> left;
   std::vector<ValueOrigin> without_grad;  ///< leaves that were found without a gradient
   std::vector<bool> needs_history;        ///< by output: it needed a gradient in the body

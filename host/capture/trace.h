@@ -82,6 +82,8 @@ class Trace {
     return !fullgraph && !is_on_tape() && !recorder_.graph().nodes().empty();
   }
   const Recording& so_far() const { return recording_; }
+  /// Whether an operation of the segment takes a tensor over memory that is lent as `lent`, too.
+  bool has_used_memory_of(const Tensor& lent) const;
   /// The real tensor of a fake, breaking the graph if need be.
   const Tensor& observe(const Tensor& fake, std::string_view what, std::source_location where);
   struct BreakKind {
@@ -113,6 +115,9 @@ class Trace {
   TouchedGradients& gradients() { return gradients_; }
   /// Touched before there is a tape, in a body that must be one graph.
   TouchedGradients& early_gradients() { return early_gradients_; }
+  TouchedGradients& gradients_so_far() { return is_on_tape() ? gradients_ : early_gradients_; }
+  /// How many operations the body has called.
+  uint32_t n_steps() const { return n_steps_; }
   AliasesOfTape& aliases() { return aliases_; }
   UnitsOfTrace& units() { return units_; }
   PendingLogCalls& log_calls() { return log_calls_; }

@@ -1,15 +1,18 @@
 // Which results of an operation need gradients, those of control flow by its bodies, as the tape would
 // have it.
+#include "core/arguments.h"
 #include "core/grad_mode.h"
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/control_flow.h"
 #include "graph/passes/aliasing.h"
+#include "graph/passes/needs_of_parts.h"
 #include "graph/passes/view_root.h"
 #include "graph/record.h"
 #include "ops/forms/history.h"
 
 #include <algorithm>
+#include <deque>
 
 namespace tenon {
 
@@ -49,12 +52,46 @@ class BodyNeeds {
     if (is_off || !results_need_gradient(op, node.args, needs_one)) return;
     if (ControlFlow kind = control_flow_of(op); kind != ControlFlow::none)
       return visit_control_flow(node, op, kind);
+    std::optional<NeedsOfParts> parts;
+    if (has_needs_of_parts(op)) {
+      if (!op.mutated_args && all_needed_before(node)) return mark_results(node);
+      parts = ask_parts(node, op);
+    }
     for (uint32_t r = 0; r < node.n_results; ++r)
-      if (result_needs_gradient(op, node.args, r, node.n_results, needs_one))
+      if (parts ? parts->results[r]
+                : result_needs_gradient(op, node.args, r, node.n_results, needs_one))
         mark(node.first_result + r);
     for (size_t i = 0; i < node.args.size(); ++i)
-      if (writes_history(op, i))
+      if (parts ? parts->written[i] : writes_history(op, i))
         for_each_value(node.args[i], [&](ValueId v) { mark_written(v, node.first_result); });
+  }
+
+  // When the body was recorded all results needed a gradient, and now no fewer arguments do. The tape
+  // looks at each call, and parts take a while.
+  bool all_needed_before(const Node& node) const {
+    auto needed = [&](ValueId v) { return body_.value(v).flags.requires_grad; };
+    bool all = true;
+    for (const Value& argument : node.args)
+      for_each_value(argument, [&](ValueId v) { all = all && (needs_[v] || !needed(v)); });
+    for (uint32_t r = 0; r < node.n_results; ++r)
+      all = all && (needed(node.first_result + r) || !may_need(node.first_result + r));
+    return all;
+  }
+
+  std::optional<NeedsOfParts> ask_parts(const Node& node, const OpEntry& op) const {
+    std::vector<Value> args(node.args.begin(), node.args.end());
+    std::deque<Tensor> tensors;
+    ArgumentLists lists;
+    auto fake = [&](ValueId v) {
+      const GraphValue& value = body_.value(v);
+      if (value.kind != ValueKind::tensor)
+        return value.kind == ValueKind::none ? Value{} : Value::of(value.scalar);
+      Tensor& made = tensors.emplace_back(make_fake(value.meta, value.offset));
+      mark_requires_grad(made, needs_[v]);
+      return Value::of(made);
+    };
+    map_arguments(args, lists, fake, keep_numbers);
+    return needs_of_parts(op, args, node.n_results, body_.shape_env.get());
   }
 
   void visit_control_flow(const Node& node, const OpEntry& op, ControlFlow kind) {
@@ -71,9 +108,15 @@ class BodyNeeds {
       if (results[r]) mark(node.first_result + r);
   }
 
-  void mark(ValueId v) {
+  bool may_need(ValueId v) const {
     const GraphValue& value = body_.value(v);
-    if (value.kind == ValueKind::tensor && is_differentiable(value.meta.dtype)) needs_[v] = true;
+    return value.kind == ValueKind::tensor && is_differentiable(value.meta.dtype);
+  }
+  void mark(ValueId v) {
+    if (may_need(v)) needs_[v] = true;
+  }
+  void mark_results(const Node& node) {
+    for (uint32_t r = 0; r < node.n_results; ++r) mark(node.first_result + r);
   }
 
   // What is written through a view is written in the tensor that it shows.
@@ -157,17 +200,22 @@ void pass_requires_grad(GraphRecorder& recorder, const CallArgs& call,
       if (needs[r]) mark(t);
     });
   }
+  uint32_t n_results = 0;
+  each_result(call, [&](const Tensor&, uint32_t) { ++n_results; });
+  std::optional<NeedsOfParts> parts;
+  if (has_needs_of_parts(*call.op))
+    parts = needs_of_parts(*call.op, fake_args, n_results, recorder.shape_env().get());
   for (size_t i = 0; i < fake_args.size(); ++i)
-    if (writes_history(*call.op, i))
+    if (parts ? parts->written[i] : writes_history(*call.op, i))
       each_tensor(fake_args[i], [&](const Tensor& written) {
         bool is_first = !written.requires_grad();
         mark(written);
         if (is_first) mark_relatives(recorder, written);
       });
-  uint32_t n_results = 0;
-  each_result(call, [&](const Tensor&, uint32_t) { ++n_results; });
   each_result(call, [&](const Tensor& t, uint32_t r) {
-    if (result_needs_gradient(*call.op, fake_args, r, n_results, needs_one)) mark(t);
+    if (parts ? parts->results[r]
+              : result_needs_gradient(*call.op, fake_args, r, n_results, needs_one))
+      mark(t);
   });
 }
 

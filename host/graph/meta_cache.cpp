@@ -31,12 +31,12 @@ struct Remembered {
 };
 using Answer = std::vector<Remembered>;
 
-/// What the results of a call depend on, in words: the op, then each argument with its kind and
-/// length.
+/// What the results of a call depend on, in words: the op, what is run, then each argument with its kind
+/// and length.
 class CallKey {
  public:
   /// Nothing where the call is not to be remembered.
-  static std::optional<CallKey> of(const CallArgs& call) {
+  static std::optional<CallKey> of(const CallArgs& call, BoxedFn run) {
     constexpr uint64_t others = TN_TAG_DATA_DEPENDENT;
     const OpEntry& op = *call.op;
     if (op.mutated_args || op.def->view || op.functional || (op.tags & others) ||
@@ -44,6 +44,7 @@ class CallKey {
       return std::nullopt;
     CallKey key;
     key.add(static_cast<uint64_t>(op.id), thread_modes.grad_enabled);
+    key.add(reinterpret_cast<uint64_t>(run));
     for (uint32_t i = 0; i < call.n_args; ++i)
       if (!key.add_value(call.args[i])) return std::nullopt;
     return key;
@@ -231,7 +232,7 @@ void run_meta_cached(const CallArgs& call, BoxedFn run) {
   static report::Counter& misses = report::counter("graph.meta_cache_misses");
   const config::DynamoFlags& flags = config::flags().dynamo;
   std::optional<CallKey> key;
-  if (flags.fake_tensor_cache_enabled) key = CallKey::of(call);
+  if (flags.fake_tensor_cache_enabled) key = CallKey::of(call, run);
   if (!key) return run(call);
   if (std::shared_ptr<const Answer> known = find(*key)) {
     hits.add();

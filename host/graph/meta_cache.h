@@ -12,7 +12,8 @@
 
 namespace tenon {
 
-/// run_meta() through the cache. `run` stands for run_meta in tests.
+/// run_meta() through the cache, or another function that gives fakes for a call; each has answers of its
+/// own.
 void run_meta_cached(const CallArgs& call, BoxedFn run);
 void forget_meta_results();
 

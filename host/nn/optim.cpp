@@ -122,6 +122,15 @@ void Optimizer::update_as_unit(size_t g, const Tensor& parameter, const Tensor& 
                   [&](const Tensor& p, const Tensor& d, const auto& s) { update(g, p, d, s); });
 }
 
+// A pass with create_graph has left a history, which is over, too.
+static void make_zero(const Tensor& grad) {
+  if (!grad.is_leaf())
+    grad.detach_();
+  else if (grad.requires_grad())
+    grad.requires_grad_(false);
+  grad.zero_();
+}
+
 void Optimizer::zero_grad(bool set_to_none) {
   NoGradGuard no_grad;
   for (const Group& g : *groups_)
@@ -129,7 +138,7 @@ void Optimizer::zero_grad(bool set_to_none) {
       if (set_to_none)
         slot.parameter.set_grad({});
       else if (Tensor grad = slot.parameter.grad(); grad.defined())
-        grad.zero_();
+        make_zero(grad);
     }
 }
 

@@ -3,6 +3,8 @@
 
 #include "autograd/grad_state.h"
 #include "autograd/tape.h"
+#include "capture/errors/before_failure.h"
+#include "capture/tape/run_again.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
@@ -282,7 +284,27 @@ void Entry::run_code(const CallInputs& in, std::span<const int64_t> symbols,
       0, keys_of_user | (recorded.has_backward ? bit(Key::autograd) : 0));
   // Code that is compiled or run elsewhere, by a backend of the program, takes this mode along.
   GradientsAsRecorded mode(gradients_are_on() && !recorded.has_backward);
-  call_to_the_end(*artifact, recorded.graph, {heads, n}, symbols, made);
+  try {
+    call_to_the_end(*artifact, recorded.graph, {heads, n}, symbols, made);
+  } catch (...) {
+    if (recorded.has_backward && !ends_thread()) leave_replaced_gradients(in, {heads, n}, symbols);
+    throw;
+  }
+}
+
+// The code has failed. What the body had dropped or replaced before is gone, as in a plain run; what it
+// would have computed is not known.
+void Entry::leave_replaced_gradients(const CallInputs& in, std::span<detail::TensorHead*> inputs,
+                                     std::span<const int64_t> symbols) const {
+  uint32_t last = 0;
+  for (const GradEffects::Left& left : recorded.gradients.left)
+    if (left.replaced_at != GradEffects::never) last = std::max(last, left.replaced_at);
+  uint32_t n_done = operations_before_failure(*recorded.graph, last, inputs, symbols);
+  for (const GradEffects::Left& left : recorded.gradients.left) {
+    if (left.replaced_at > n_done) continue;
+    bool is_computed = left.gradient.kind == ValueOrigin::Kind::graph;
+    input_tensor(left.leaf, in).set_grad(is_computed ? Tensor() : tensor_at(left.gradient, in, {}));
+  }
 }
 
 Tensor Entry::tensor_at(const ValueOrigin& origin, const CallInputs& in,

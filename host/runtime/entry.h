@@ -115,6 +115,8 @@ struct Entry {
   void run_code(const CallInputs& in, std::span<const int64_t> symbols,
                 std::span<Tensor> made) const;
   void run_logs(const CallInputs& in, std::span<const Tensor> made) const;
+  void leave_replaced_gradients(const CallInputs& in, std::span<detail::TensorHead*> inputs,
+                                std::span<const int64_t> symbols) const;
   void leave_gradients(const CallInputs& in, std::span<const Tensor> made,
                        detail::CallResult& result) const;
   void give_numbers(std::span<const int64_t> symbols, std::span<const Tensor> made,

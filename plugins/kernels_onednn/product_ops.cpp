@@ -69,7 +69,7 @@ bool run_layer(const Layer& l, void* result) {
   shape.source_strides = matrix_strides(l.m, l.k, l.source_row, l.source_column);
   shape.other_strides = matrix_strides(l.k, l.n, l.weights_k_stride, l.weights_n_stride);
   shape.bias = bias != nullptr;
-  bool comes_again = dense && seen_before(*l.weights);
+  bool comes_again = dense && seen_before(*l.weights, {l.weights_n_stride, l.weights_k_stride});
   bool packs = comes_again || (dense && adds_in_other_order(shape));
   if (packs && run_inner_product({.dtype = l.source->dtype,
                                   .m = l.m,

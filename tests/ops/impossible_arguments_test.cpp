@@ -109,6 +109,7 @@ const char* const about_elements[] = {
     "is out of range for a gradient of",
     "is out of bounds for",
     "do not fit",  // offsets of bags
+    "the last offset is the number of indices",
     "does not fit",
     "the repeats add up to",
     "lies outside of a storage",  // compiled code asks the tensor that it gets

@@ -104,6 +104,25 @@ TENON_PROGRAM(ManySteps, 2) {
   log_growth(run, 400, 8, [&](int i) { step(row({1, float(i % 3)})); });
 }
 
+// Each step makes its own copies of the weights in the lower type, and what kernels keep of those goes
+// with them.
+TENON_PROGRAM(ManyStepsUnderAutocast, 2) {
+  nn::Linear cell(64, 64);
+  optim::SGD opt(cell.parameters(), {.lr = 0.125});
+  auto step = run.compile([&](const Tensor& x) {
+    opt.zero_grad();
+    Tensor h = x;
+    {
+      AutocastGuard lower;
+      for (int turn = 0; turn < 3; ++turn) h = cell(h).relu();
+    }
+    h.square().mean().backward();
+    opt.step();
+  });
+  Tensor x = full({32, 64}, 0.5);
+  log_growth(run, 100, 8, [&](int) { step(x); });
+}
+
 TENON_PROGRAM(ManyStepsWithAPartThatIsDetached, 12) {
   nn::Linear in(2, 4), out(4, 1);
   {

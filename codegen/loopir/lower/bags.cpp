@@ -20,12 +20,12 @@ struct Bags {
     Expressions& x = to.x;
     Id next = x.add(bag, x.constant(1));
     if (has_last) return offset(to, next, none);
-    Id is_inside = x.apply(TN_F_LT, TN_BOOL, x.index_value(next), x.index_value(n_bags));
+    Id is_inside = is_bag(to, next);
     return x.apply(TN_F_SELECT, TN_I64, is_inside, offset(to, next, is_inside),
                    x.index_value(n_indices));
   }
-  /// How many there are; an error where the offsets decrease, do not begin at 0 or lie outside, also
-  /// if no element depends on its place.
+  /// How many there are; an error where the offsets decrease, do not begin at 0, lie outside or
+  /// leave indices out, also if no element depends on its place.
   Id count(Lowering& to, Id bag) const {
     Expressions& x = to.x;
     Id first = start(to, bag), last = end(to, bag);
@@ -36,12 +36,21 @@ struct Bags {
     Id is_within = x.apply(TN_F_BAND, TN_BOOL, begins,
                            x.apply(TN_F_LE, TN_BOOL, last, x.index_value(n_indices)));
     is_within = x.apply(TN_F_BAND, TN_BOOL, is_within, x.apply(TN_F_GE, TN_BOOL, last, first));
+    if (has_last) {
+      Id is_end = x.apply(TN_F_EQ, TN_BOOL, last, x.index_value(n_indices));
+      Id is_followed = is_bag(to, x.add(bag, x.constant(1)));
+      is_within =
+          x.apply(TN_F_BAND, TN_BOOL, is_within, x.apply(TN_F_BOR, TN_BOOL, is_followed, is_end));
+    }
     Id n = x.apply(TN_F_SELECT, TN_I64, is_within, x.apply(TN_F_SUB, TN_I64, last, first),
                    x.index_value(too_many));
     return x.of_value(x.value({value_checked, TN_I64, n, too_many, none}));
   }
 
  private:
+  Id is_bag(Lowering& to, Id bag) const {
+    return to.x.apply(TN_F_LT, TN_BOOL, to.x.index_value(bag), to.x.index_value(n_bags));
+  }
   Id offset(Lowering& to, Id bag, Id mask) const {
     Id value = to.at(offsets, Ids{bag});
     if (mask != none) value = to.x.masked(value, mask);

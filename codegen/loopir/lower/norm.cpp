@@ -63,7 +63,7 @@ bool layer_norm(Lowering& to, const node& n) {
                   v.dtype);
   }));
   auto as_is = [](Id value) { return value; };
-  give_statistic(to, n, 1, m.mean, as_is);
+  give_statistic(to, n, 1, mean_of_finite(to, m, dtype), as_is);
   give_statistic(to, n, 2, rstd, as_is);
   return true;
 }
@@ -102,7 +102,7 @@ bool group_norm(Lowering& to, const node& n) {
                   v.dtype);
   }));
   auto as_is = [](Id value) { return value; };
-  give_statistic(to, n, 1, m.mean, as_is);
+  give_statistic(to, n, 1, mean_of_finite(to, m, dtype), as_is);
   give_statistic(to, n, 2, rstd, as_is);
   return true;
 }

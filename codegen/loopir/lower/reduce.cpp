@@ -71,6 +71,15 @@ Moments moments(Lowering& to, const Tensor& t, const Dimensions& dims, const std
   return {mean, mapped(to, squares, dtype, divided), squares};
 }
 
+Tensor mean_of_finite(Lowering& to, const Moments& m, int32_t dtype) {
+  Expressions& x = to.x;
+  return to.make(dtype, m.mean.sizes, [&](std::span<const Id> i) {
+    Id squares = to.at(m.squares, i);
+    return x.apply(TN_F_SELECT, dtype, x.apply(TN_F_NE, TN_BOOL, squares, squares), squares,
+                   to.at(m.mean, i));
+  });
+}
+
 namespace {
 
 /// A reduction's dims and the operand, which is kept where folding it is not its only use.
@@ -265,7 +274,7 @@ bool fold_moments(Lowering& to, const node& n, bool root, bool with_mean) {
     Id unbiased = x.apply(TN_F_DIV, dtype, sum, left);
     return root ? x.apply(TN_F_SQRT, dtype, unbiased) : unbiased;
   });
-  if (with_mean) f.give(1, m.mean, same);
+  if (with_mean) f.give(1, mean_of_finite(to, m, dtype), same);
   return true;
 }
 bool var(Lowering& to, const node& n) { return fold_moments(to, n, false, false); }

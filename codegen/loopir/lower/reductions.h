@@ -29,6 +29,8 @@ struct Moments {
   Tensor mean, variance, squares;
 };
 Moments moments(Lowering& to, const Tensor& t, const Dimensions& dims, const std::string& name);
+/// The mean as the host's kernel gives it: NaN where an element is infinite.
+Tensor mean_of_finite(Lowering& to, const Moments& m, int32_t dtype);
 
 /// How many elements are folded, as a number of `dtype`.
 Id count_of(Lowering& to, const Tensor& t, const Dimensions& dims, int32_t dtype);

@@ -1,12 +1,19 @@
-// The extension "tenon.memory": what plugins may keep of a tensor's content, and who keeps theirs.
+// The extension "tenon.memory": what plugins may keep of a tensor's content and how long, and who keeps
+// theirs.
 #include "backend/abi/bridge.h"
 #include "backend/abi/extensions.h"
 #include "backend/abi/status.h"
 #include "backend/life/lent_memory.h"
+#include "backend/life/shutdown.h"
 #include "core/tensor/exposure.h"
+#include "core/tensor/storage_end.h"
 #include "core/tensor/tensor_impl.h"
 
 #include <tenon/memory.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
 
 namespace tenon {
 
@@ -55,14 +62,73 @@ tn_status* leave(tn_tensor* t, void (*deleter)(void*), void* deleter_arg) {
   return status;
 }
 
+using Ended = void (*)(uint64_t storage_id);
+
+/// Functions of plugins that are told of ends. Entries stay, and are read without the lock.
+class Listeners {
+ public:
+  bool add(Ended ended) {
+    if (has(ended)) return true;
+    std::lock_guard lock(adding_);
+    const size_t n = n_.load(std::memory_order_relaxed);
+    if (has(ended)) return true;
+    if (n == all_.size()) return false;
+    const LoadedPlugin* owner = owner_of_code(reinterpret_cast<const void*>(ended));
+    all_[n] = {ended, owner ? &owner->net.life() : nullptr};
+    n_.store(n + 1, std::memory_order_release);
+    return true;
+  }
+
+  void tell(uint64_t storage_id) const {
+    for (const Listener& listener : known()) {
+      if (!listener.life) {
+        listener.ended(storage_id);
+        continue;
+      }
+      InPlugin in(*listener.life, InPlugin::Purpose::cleanup);
+      if (in) listener.ended(storage_id);
+    }
+  }
+
+ private:
+  struct Listener {
+    Ended ended = nullptr;
+    const PluginLife* life = nullptr;  ///< null: of no plugin
+  };
+
+  std::span<const Listener> known() const {
+    return {all_.data(), n_.load(std::memory_order_acquire)};
+  }
+  bool has(Ended ended) const {
+    return std::ranges::any_of(known(), [&](const Listener& l) { return l.ended == ended; });
+  }
+
+  std::mutex adding_;
+  std::array<Listener, 16> all_;
+  std::atomic<size_t> n_{0};
+};
+
+constinit Listeners listeners;
+
+int32_t tell_end(const tn_tensor* t, Ended ended) {
+  const auto* impl = static_cast<const TensorImpl*>(static_cast<const detail::TensorHead*>(t));
+  if (!t || !impl->storage_ref || !listeners.add(ended)) return 0;
+  watch_end(*impl->storage_ref.get());
+  return 1;
+}
+
 const tn_memory_api memory_api = {.struct_size = sizeof(tn_memory_api),
                                   ._r0 = 0,
                                   .is_private = is_private,
                                   .is_kept = is_kept,
-                                  .leave = leave};
+                                  .leave = leave,
+                                  .tell_end = tell_end};
 
 const struct OfferMemory {
-  OfferMemory() { add_extension(TN_MEMORY_ID, TN_MEMORY_VERSION, &memory_api); }
+  OfferMemory() {
+    storage_ended_slot = [](uint64_t storage_id) { listeners.tell(storage_id); };
+    add_extension(TN_MEMORY_ID, TN_MEMORY_VERSION, &memory_api);
+  }
 } offer_memory;
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "capture/errors/error_of_run.h"
 
 #include "capture/body_scope.h"
+#include "capture/errors/before_failure.h"
 #include "capture/errors/may_throw.h"
 #include "capture/follow/follow.h"
 #include "capture/tape/run_again.h"
@@ -94,26 +95,6 @@ const Tensor& ErrorOfRun::value_of(const Tensor& t) {
 }
 
 namespace {
-
-// Writes to what outlives the graph: those before the failure are done, no other is to be. Who reads
-// what such a write gives back reads what it has written to.
-void leave_out_writes(Graph& graph) {
-  AliasClasses classes(graph);
-  std::vector<bool> dead(graph.nodes().size());
-  std::vector<ValueId> replacement(graph.values().size(), no_value);
-  for (NodeId n = 0; n < dead.size(); ++n) {
-    const Node& node = graph.node(n);
-    int8_t given_back = entry_of(node.op).returned_arg;
-    if (!written_args(node) || given_back < 0 || node.args[given_back].tag != Tag::ref) continue;
-    auto target = static_cast<ValueId>(node.args[given_back].payload);
-    if (!classes.is_external(target)) continue;
-    dead[n] = true;
-    ValueId before = replacement[target];
-    replacement[node.first_result] = before == no_value ? target : before;
-  }
-  replace_values(graph, replacement);
-  graph.erase_nodes(dead);
-}
 
 // One output of a graph, of which other parts have failed; undefined where it needs those, random
 // numbers or effects.

@@ -3,6 +3,7 @@
 
 #include "capture/follow/memory_of_run.h"
 #include "capture/follow/record_steps.h"
+#include "capture/host_writes.h"
 #include "capture/rescue.h"
 #include "capture/tape/hooks.h"
 #include "capture/tape/views_outside.h"
@@ -76,6 +77,19 @@ bool Walk::is_to_be_written(const Tensor& real) const {
       if (written >> i & 1) for_each_value(args[i], look_at);
   }
   return is;
+}
+
+bool Walk::has_used_memory_of(const Tensor& lent) const {
+  if (!has_pending_steps()) return false;
+  const Path::Step& last = path().steps()[at_.next_step() - 1];
+  const Path::Part& part = path().parts()[last.part];
+  const Tensor no_tensor;
+  auto real_of = [&](size_t input) -> const Tensor& {
+    uint32_t object = part.inputs[input];
+    bool is_tensor = object != Path::no_object && at_.has_met(path().objects()[object].origin);
+    return is_tensor ? at_.real_of(object) : no_tensor;
+  };
+  return use_memory_of(lent, *part.graph, last.node + 1, real_of);
 }
 
 bool has_history_to_come(const Walk& walk, const Tensor& real) {

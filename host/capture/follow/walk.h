@@ -55,6 +55,8 @@ class Walk {
   bool has_written() const;
   /// Whether a pending step writes memory of a real tensor.
   bool is_to_be_written(const Tensor& real) const;
+  /// Whether a pending step takes a tensor over memory that is lent as `lent`, too.
+  bool has_used_memory_of(const Tensor& lent) const;
 
   /// Whether the recorded body looked at this tensor before it did anything else.
   bool looks_next_at(const Tensor& fake) const;

@@ -69,9 +69,19 @@ void TouchedGradients::touch_early(const Tensor& leaf, const Tensor& real, bool 
 
 // Most runs touch none, and pay for no table.
 void TouchedGradients::add(Touched t) {
-  if (!leaves_) leaves_ = std::make_unique<std::unordered_set<const detail::TensorHead*>>();
-  leaves_->insert(t.leaf.head());
+  if (!leaves_) leaves_ = std::make_unique<decltype(leaves_)::element_type>();
+  leaves_->emplace(t.leaf.head(), touched_.size());
   touched_.push_back(std::move(t));
+}
+
+void TouchedGradients::note_replaced(const Tensor& leaf, uint32_t n_steps) {
+  uint32_t& first = touched_[leaves_->at(leaf.head())].replaced_at;
+  first = std::min(first, n_steps);
+}
+
+void TouchedGradients::renumber(std::span<const uint32_t> steps) {
+  for (Touched& t : touched_)
+    if (t.replaced_at != GradEffects::never) t.replaced_at = steps[t.replaced_at];
 }
 
 void TouchedGradients::start_tape() {
@@ -142,7 +152,7 @@ void TouchedGradients::finish(GradEffects& effects,
     if (!t.found_without && !is_changed(t)) continue;
     ValueOrigin leaf = leaf_origin(t.leaf);
     if (t.found_without) effects.without_grad.push_back(leaf);
-    if (is_changed(t)) effects.left.push_back({leaf, gradient_origin(t.after)});
+    if (is_changed(t)) effects.left.push_back({leaf, gradient_origin(t.after), t.replaced_at});
   }
 }
 
@@ -224,12 +234,30 @@ void touch_followed(Follower& follower, const Tensor& leaf, bool reads) {
   gradients.touch(leaf, reads);
 }
 
+// The code, which comes later, may fail behind that.
+void note_replaced(TouchedGradients& gradients, const Tensor& leaf, size_t n_steps) {
+  if (gradients.has_touched(leaf)) gradients.note_replaced(leaf, static_cast<uint32_t>(n_steps));
+}
+
 // There may be a tape later.
 void touch_early(Trace& trace, const Tensor& leaf, bool reads) {
   bool may_start_tape = trace.fullgraph && !trace.leaves_body_out;
   if (!may_start_tape || trace.early_gradients().has_touched(leaf) || is_made_by_body(leaf)) return;
   const Tensor& real = leaf.is_fake() ? concrete_of(leaf) : leaf;
   if (real.defined()) trace.early_gradients().touch_early(leaf, real, reads);
+}
+
+void touch_recorded(Trace& trace, const Tensor& leaf, bool reads) {
+  if (!trace.is_on_tape()) return touch_early(trace, leaf, reads);
+  if (trace.gradients().has_touched(leaf) || is_made_by_body(leaf)) return;
+  Tensor& gradient = autograd::ensure_state(leaf).grad;
+  // That of an argument, whose fake has none yet.
+  const Tensor& real = leaf.is_fake() ? concrete_of(leaf) : leaf;
+  if (leaf.is_fake() && real.defined()) gradient = autograd::ensure_state(real).grad;
+  trace.gradients().touch(leaf, reads);
+  // Who follows the body is given it by the body.
+  if (reads && gradient.defined() && trace.leaves_body_out)
+    trace.inputs().lift_gradient(leaf, gradient);
 }
 
 // A recording of a body that must be one graph is on a tape of its own where it asks for gradients.
@@ -267,19 +295,13 @@ Tensor captured_in_trace(const TraceInputs& inputs, const Tensor& fake) {
 
 const bool installed_grad_effects = [] {
   autograd::gradient_touched_slot = [](const Tensor& leaf, bool reads) {
-    if (Follower* follower = Follower::current()) return touch_followed(*follower, leaf, reads);
-    Trace* trace = Trace::current();
-    if (!trace) return;
-    if (!trace->is_on_tape()) return touch_early(*trace, leaf, reads);
-    if (trace->gradients().has_touched(leaf) || is_made_by_body(leaf)) return;
-    Tensor& gradient = autograd::ensure_state(leaf).grad;
-    // That of an argument, whose fake has none yet.
-    const Tensor& real = leaf.is_fake() ? concrete_of(leaf) : leaf;
-    if (leaf.is_fake() && real.defined()) gradient = autograd::ensure_state(real).grad;
-    trace->gradients().touch(leaf, reads);
-    // Who follows the body is given it by the body.
-    if (reads && gradient.defined() && trace->leaves_body_out)
-      trace->inputs().lift_gradient(leaf, gradient);
+    Follower* follower = Follower::current();
+    Trace* trace = follower ? nullptr : Trace::current();
+    if (follower) touch_followed(*follower, leaf, reads);
+    if (trace) touch_recorded(*trace, leaf, reads);
+    if (reads) return;
+    if (follower) note_replaced(follower->gradients(), leaf, follower->walk().at().next_step());
+    if (trace) note_replaced(trace->gradients_so_far(), leaf, trace->n_steps());
   };
   autograd::requires_grad_slot = [](const Tensor& t, bool value, std::source_location where) {
     if (is_yet_to_be_met(t)) return note_need(t);

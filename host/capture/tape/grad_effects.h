@@ -13,7 +13,7 @@
 #include "core/function_ref.h"
 
 #include <memory>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 namespace tenon {
@@ -35,8 +35,13 @@ class TouchedGradients {
   void touch(const Tensor& leaf, bool reads);
   /// The same without a tape, where `real` has the gradient of the leaf.
   void touch_early(const Tensor& leaf, const Tensor& real, bool reads);
+  /// The body drops or replaces the gradient of a leaf that it has touched, when it has called so many
+  /// operations.
+  void note_replaced(const Tensor& leaf, uint32_t n_steps);
   /// There is a tape from here on, which has gradients of arguments apart.
   void start_tape();
+  /// Operation i of the body is operation `steps[i]` of the recording from here on.
+  void renumber(std::span<const uint32_t> steps);
   bool has_any() const { return !touched_.empty(); }
   /// Leaves get what the body has left, as far as segments have computed it.
   void leave_computed() const;
@@ -62,12 +67,14 @@ class TouchedGradients {
   struct Touched {
     Tensor leaf, before, after;
     bool found_without = false;
+    uint32_t replaced_at = GradEffects::never;
   };
   void add(Touched t);
   const Tensor& left_in(const Touched& t) const;
   bool is_changed(const Touched& t) const;
   std::vector<Touched> touched_;
-  std::unique_ptr<std::unordered_set<const detail::TensorHead*>> leaves_;  // null: none
+  // Places in `touched_`; null: none.
+  std::unique_ptr<std::unordered_map<const detail::TensorHead*, size_t>> leaves_;
   bool gave_back_ = false;
 };
 

@@ -142,8 +142,10 @@ class Again {
         requests_(requests),
         places_(places) {}
 
-  void run() {
+  /// Gives the first one's number on the tape for each operation, and that of the next one.
+  std::vector<uint32_t> run() {
     GraphRecorder& recorder = recorder_of_thread();
+    std::vector<uint32_t> numbers;
     SourceLocation where = std::exchange(recorder.where, {});
     std::string module_path = std::exchange(recorder.module_path, {});
     autograd::RequestsOfCall brings(requests_);
@@ -153,10 +155,14 @@ class Again {
       recorder.module_path = graph_.node(n).module_path;
       uint32_t step = places_.next_step();
       call(n);
-      if (!is_assertion(graph_.node(n))) places_.move(step);
+      if (is_assertion(graph_.node(n))) continue;
+      numbers.push_back(step);
+      places_.move(step);
     }
+    numbers.push_back(places_.next_step());
     recorder.where = std::move(where);
     recorder.module_path = std::move(module_path);
+    return numbers;
   }
 
  private:
@@ -277,7 +283,8 @@ void start_tape(Trace& trace) try {
   trace.gradients_.start_tape();
   autograd::TapeRequests requests = std::exchange(trace.requests_, {});
   PauseNumbers as_recorded(trace.numbers_);
-  Again(trace, *so_far, std::move(objects), requests, {trace.numbers_.given, trace.n_steps_}).run();
+  Again again(trace, *so_far, std::move(objects), requests, {trace.numbers_.given, trace.n_steps_});
+  trace.gradients_.renumber(again.run());
 } catch (const WantsTape&) {
   ErrorOfRun::note_current();
   throw;

@@ -284,13 +284,14 @@ uint32_t Recorder::sink_select(ScalarCode code, uint32_t a, uint32_t b) {
 uint32_t Recorder::simplify_pow(uint32_t a, uint32_t b) {
   bool floats =
       options_.floats_only || (options_.compute != nullptr && is_floating(*options_.compute));
+  ScalarLiteral one = ScalarLiteral::of(int64_t{1});
+  if (is_literal(b, 0.0)) return literal(one);  // of NaN and of 0 too
   if (is_literal(b, 1.0)) return a;
   if (is_literal(b, 2.0)) return emit(ScalarCode::mul, a, a);
   if (is_literal(b, 3.0)) return emit(ScalarCode::mul, emit(ScalarCode::mul, a, a), a);
   if (!floats) return no_value;
   if (is_literal(b, 0.5)) return emit(ScalarCode::sqrt, a);
   if (is_literal(b, -0.5)) return emit(ScalarCode::rsqrt, a);
-  ScalarLiteral one = ScalarLiteral::of(int64_t{1});
   if (is_literal(b, -1.0)) return emit(ScalarCode::div, literal(one), a);
   if (is_literal(b, -2.0)) return emit(ScalarCode::div, literal(one), emit(ScalarCode::mul, a, a));
   return no_value;

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/tensor/allocator.h"
 #include "core/tensor/exposure.h"
+#include "core/tensor/storage_end.h"
 
 #include <new>
 
@@ -13,15 +14,17 @@ namespace {
 
 // What stands in front of the data; only this file makes storages.
 struct Header : Storage {
-  std::atomic<bool> exposed{false};
+  std::atomic<bool> exposed{false}, watched{false};
 };
 
 constexpr uint64_t header_bytes = 128;  // keeps the data 64-byte aligned behind the header
 static_assert(sizeof(Header) <= header_bytes);
 
-std::atomic<bool>& exposure_of(const Storage& storage) {
-  return static_cast<Header&>(const_cast<Storage&>(storage)).exposed;
+Header& header_of(const Storage& storage) {
+  return static_cast<Header&>(const_cast<Storage&>(storage));
 }
+
+std::atomic<bool>& exposure_of(const Storage& storage) { return header_of(storage).exposed; }
 
 // Ids come from blocks per thread, so that making a small tensor touches no shared line.
 struct IdBlock {
@@ -87,7 +90,14 @@ bool is_exposed(const Storage& storage) {
   return exposure_of(storage).load(std::memory_order_relaxed);
 }
 
+void (*storage_ended_slot)(uint64_t) = nullptr;
+
+void watch_end(const Storage& storage) {
+  header_of(storage).watched.store(true, std::memory_order_relaxed);
+}
+
 void StorageRef::destroy(Storage* storage) {
+  if (header_of(*storage).watched.load(std::memory_order_relaxed)) storage_ended_slot(storage->id);
   if (storage->deleter) storage->deleter(storage->deleter_arg);
   uint64_t bytes = storage->block_bytes;
   static_cast<Header*>(storage)->~Header();

@@ -71,12 +71,13 @@ bool result_needs_gradient(const OpEntry& op, std::span<const Value> args, uint3
          });
 }
 
-/// Whether what a call writes into this argument gets a history. The derivative that a library gives
-/// for its op is one of the results: statistics that it writes besides stay without.
+/// Whether what a call writes into this argument gets a history. A derivative, of a row or of a
+/// library's op, is one of the results: statistics that the op writes besides stay without.
 inline bool writes_history(const OpEntry& op, size_t arg) {
   if (!(op.mutated_args >> arg & 1)) return false;
   const CustomOp* added = custom_op_of(op);
-  return !added || !added->vjp || op.returned_arg == static_cast<int>(arg);
+  const bool is_of_results = op.def->vjp.kind == Vjp::Kind::rules || (added && added->vjp);
+  return !is_of_results || op.returned_arg == static_cast<int>(arg);
 }
 
 }  // namespace tenon

@@ -1,4 +1,5 @@
 // Embedding tables: rows by index.
+#include "core/sym/shape_env.h"
 #include "ops/index/advanced_index.h"
 #include "ops/index/embedding_parts.h"
 #include "ops/op.h"
@@ -81,6 +82,7 @@ void embedding_renorm_kernel(const Tensor& self, const Tensor& indices, double m
   Tensor positions = index_of("embedding_renorm_", indices);
   std::vector<int64_t> rows(data_of<int64_t>(positions),
                             data_of<int64_t>(positions) + numel_of(positions));
+  if (!rows.empty()) require_floating("embedding_renorm_", self.dtype());
   std::sort(rows.begin(), rows.end());
   rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
   for (int64_t r : rows) {
@@ -93,6 +95,7 @@ void embedding_renorm_kernel(const Tensor& self, const Tensor& indices, double m
 // The same for any device: a row that is named twice gets the same values twice.
 Tensor embedding_renorm_decomp(const Tensor& self, const Tensor& indices, double max_norm,
                                double p) {
+  if (guard_or_false(indices.numel() == 0)) return self;
   Tensor named = reshape(indices, {-1});
   Tensor rows = index_select(self, 0, named);
   Tensor wide = self.dim() == 1 ? unsqueeze(rows, 1) : flatten(rows, 1);
@@ -129,8 +132,9 @@ static constexpr OpDef index_embedding_rows[] = {
          [](const Tensor& self, const Tensor& indices, double, double) {
            require(self.dim() > 0, "embedding_renorm_: a table of rows is expected, found shape {}",
                    self.sizes());
-           require_floating("embedding_renorm_", self.dtype());
            require_index_dtype("embedding_renorm_", indices);
+           if (!guard_or_false(indices.numel() == 0))
+             require_floating("embedding_renorm_", self.dtype());
          },
      .eager = fn<embedding_renorm_kernel>,
      .decomp = fn<embedding_renorm_decomp>},

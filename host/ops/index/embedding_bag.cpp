@@ -123,6 +123,11 @@ std::vector<int64_t> borders_of_bags(const Tensor& offsets, int64_t n_bags, int6
   std::vector<int64_t> borders(at, at + numel_of(starts));
   int64_t first = borders.empty() ? 0 : borders[0];
   require(first == 0, "embedding_bag: offsets[0] must be 0, found {}", first);
+  const bool last_is_given = numel_of(starts) > n_bags;
+  require(!last_is_given || borders.back() == n,
+          "embedding_bag: with include_last_offset the last offset is the number of indices, {}; "
+          "found {}",
+          n, last_is_given ? borders.back() : n);
   borders.resize(static_cast<size_t>(n_bags) + 1, n);
   for (size_t b = 0; b + 1 < borders.size(); ++b)
     require(borders[b] >= 0 && borders[b] <= borders[b + 1] && borders[b + 1] <= n,

@@ -72,9 +72,7 @@ bool fill_dense(const Tensor& out, const Tensor& self, const Tensor& mask, const
   return true;
 }
 
-void masked_fill_kernel(Tensor& out, const Tensor& self, const Tensor& mask, Number value) {
-  Element16 element{};
-  store_number(&element, out.dtype(), value);
+void fill_where(Tensor& out, const Tensor& self, const Tensor& mask, const Element16& element) {
   if (fill_dense(out, self, mask, &element)) return;
   copy_broadcast(out, self);
   dispatch_itemsize(out.dtype(), [&]<class T>() {
@@ -83,6 +81,21 @@ void masked_fill_kernel(Tensor& out, const Tensor& self, const Tensor& mask, Num
     T* to = data_of<T>(out);
     for_each_chosen(out, mask, [&](int64_t at) { to[at] = one; });
   });
+}
+
+void masked_fill_kernel(Tensor& out, const Tensor& self, const Tensor& mask, Number value) {
+  Element16 element{};
+  store_number(&element, out.dtype(), value);
+  fill_where(out, self, mask, element);
+}
+
+// A number would not hold a complex value.
+void fill_with_element_of(Tensor& out, const Tensor& self, const Tensor& mask,
+                          const Tensor& value) {
+  Tensor one = converted(value, out.dtype());
+  Element16 element{};
+  std::memcpy(&element, data_of<char>(one), static_cast<size_t>(itemsize(out.dtype())));
+  fill_where(out, self, mask, element);
 }
 
 // where() puts the dimensions in the order of the mask; the row's result has that of self.
@@ -96,8 +109,6 @@ Tensor filled_by_where(const Tensor& self, const Tensor& mask, const Tensor& val
   if (lies_so) return filled;
   return copy(filled.new_empty_strided(filled.sizes(), list_of(strides)), filled);
 }
-
-Number number_in(const Tensor& value) { return load_number(impl_of(value)->data, value.dtype()); }
 
 Tensor expanded_to(const Tensor& t, const Dims& sizes) {
   Dims strides = broadcast_strides(t.sizes(), t.strides(), list_of(sizes));
@@ -209,8 +220,7 @@ static constexpr OpDef index_masked_rows[] = {
                self.dtype(), value.dtype());
            return masked_meta("masked_fill", self, mask);
          },
-     .eager = [](Tensor& out, const Tensor& self, const Tensor& mask,
-                 const Tensor& value) { masked_fill_kernel(out, self, mask, number_in(value)); },
+     .eager = fn<fill_with_element_of>,
      .decomp =
          [](const Tensor& self, const Tensor& mask, const Tensor& value) {
            return filled_by_where(self, mask, to(value, self.dtype()));

@@ -152,17 +152,70 @@ std::tuple<Tensor, Tensor> solve_ex_vjp(const Tensor& grad, const Tensor& a, con
   return {ga, vector ? gb.squeeze(-1) : gb};
 }
 
-Tensor det_vjp(const Tensor& grad, const Tensor& a, const Tensor& det) {
-  Tensor inverse = std::get<0>(linalg_inv_ex(a));
-  return grad.mul(det).unsqueeze(-1).unsqueeze(-1).mul(inverse.mT());
+namespace {
+
+// What makes pivots that are 0 count, barely: a singular matrix has cofactors, but no inverse to
+// make them of.
+Tensor lift_of_zeros(const Tensor& lu) {
+  Tensor diagonal = lu.diagonal(0, -2, -1), size = lu.triu().norm(2, IntList{-2, -1}, true);
+  const bool is_double = lu.dtype() == Dtype::f64;
+  const double eps = is_double ? 0x1p-52 : 0x1p-23, least = is_double ? 0x1p-1022 : 0x1p-126;
+  Tensor lift = size.mul(eps).clamp_min(least).squeeze(-1).expand(diagonal.sizes());
+  return lift.masked_fill(diagonal.ne(0), 0);
 }
 
+Tensor product_of_pivots(const Tensor& diagonal, const Tensor& pivots) {
+  Tensor own = arange(1, Number(diagonal.size(-1) + 1), pivots.dtype(), {}, pivots.device());
+  Tensor exchanges = pivots.ne(own).sum({-1}).remainder(2);
+  return diagonal.prod(-1).mul(exchanges.mul(-2).add(1));
+}
+
+// The x of a^T x = g 1, where g has a number for each matrix.
+Tensor inverse_transposed(const Tensor& lu, const Tensor& pivots, const Tensor& g) {
+  Tensor right = g.unsqueeze(-1).expand(lu.diagonal(0, -2, -1).sizes()).diag_embed();
+  return linalg_lu_solve(lu, pivots, right, true, true);
+}
+
+}  // namespace
+
+Tensor det_vjp(const Tensor& grad, const Tensor& a) {
+  auto [lu, pivots] = linalg_lu_factor(a);
+  Tensor regular = lu.add(lift_of_zeros(lu).detach().diag_embed());
+  Tensor det = product_of_pivots(regular.diagonal(0, -2, -1), pivots);
+  return inverse_transposed(regular, pivots, grad.mul(det));
+}
+
+Tensor slogdet_vjp(const Tensor& grad, const Tensor& a) {
+  if (!grad.defined()) return a.zeros_like();  // the sign is constant around A
+  auto [lu, pivots] = linalg_lu_factor(a);
+  return inverse_transposed(lu, pivots, grad);
+}
+
+namespace {
+
+// A backward pass that is recorded with its forward pass may never run, or on zeros: the error is
+// its own.
+Tensor refused(const Tensor& grad_q, const Tensor& grad_r, const Tensor& like,
+               std::string_view why) {
+  auto size = [](const Tensor& g) { return g.defined() ? g.abs().sum() : Tensor(); };
+  Tensor both = plus(size(grad_q), size(grad_r));
+  require(both.is_fake(), "{}", why);
+  _assert_async(both.eq(0), why);
+  return both.new_zeros(like.sizes());
+}
+
+}  // namespace
+
 Tensor qr_vjp(const Tensor& grad_q, const Tensor& grad_r, const Tensor& q, const Tensor& r,
-              std::string_view mode) {
-  require(mode != "r", "linalg_qr: mode 'r' has no gradient, since it gives no Q; use 'reduced'");
-  require(mode != "complete" || !guard_or_false(q.size(-1) > r.size(-1)),
-          "linalg_qr: mode 'complete' has a gradient only where the matrix has no more rows than "
-          "columns; use 'reduced'");
+              const Tensor& a, std::string_view mode) {
+  if (!grad_q.defined() && !grad_r.defined()) return {};
+  if (mode == "r")
+    return refused(grad_q, grad_r, a,
+                   "linalg_qr: mode 'r' has no gradient, since it gives no Q; use 'reduced'");
+  if (mode == "complete" && guard_or_false(q.size(-1) > r.size(-1)))
+    return refused(grad_q, grad_r, a,
+                   "linalg_qr: mode 'complete' has a gradient only where the matrix has no more "
+                   "rows than columns; use 'reduced'");
   auto of_tall = [&](const Tensor& gq, const Tensor& gr, const Tensor& square) {
     Tensor m;
     if (gr.defined()) m = square.matmul(gr.mT());
@@ -170,7 +223,6 @@ Tensor qr_vjp(const Tensor& grad_q, const Tensor& grad_r, const Tensor& q, const
     Tensor symmetric = m.tril().add(m.tril(-1).mT());
     return solve_lower(square.mT(), plus(gq, q.matmul(symmetric)), false);
   };
-  if (!grad_q.defined() && !grad_r.defined()) return {};
   if (!is_wide(r)) return of_tall(grad_q, grad_r, r);
   SymInt k = r.size(-2), rest = r.size(-1) - k;
   Tensor square = r.narrow(-1, 0, k), wide = r.narrow(-1, k, rest);

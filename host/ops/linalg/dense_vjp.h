@@ -24,9 +24,10 @@ std::tuple<Tensor, Tensor> lu_solve_vjp(const Tensor& grad, const Tensor& x, con
                                         BoolList needs);
 std::tuple<Tensor, Tensor> solve_ex_vjp(const Tensor& grad, const Tensor& a, const Tensor& x,
                                         bool left, BoolList needs);
-Tensor det_vjp(const Tensor& grad, const Tensor& a, const Tensor& det);
+Tensor det_vjp(const Tensor& grad, const Tensor& a);
+Tensor slogdet_vjp(const Tensor& grad, const Tensor& a);
 Tensor qr_vjp(const Tensor& grad_q, const Tensor& grad_r, const Tensor& q, const Tensor& r,
-              std::string_view mode);
+              const Tensor& a, std::string_view mode);
 std::tuple<Tensor, Tensor> householder_product_vjp(const Tensor& grad, const Tensor& packed,
                                                    const Tensor& tau);
 std::tuple<Tensor, Tensor, Tensor> ormqr_vjp(const Tensor& grad, const Tensor& packed,

@@ -222,10 +222,7 @@ static constexpr OpDef linalg_lu_rows[] = {
      .meta = fn<slogdet_metas>,
      .provider = lapack,
      .vjp = {{"A", "grad0?, grad1?, A",
-              [](const Tensor&, const Tensor& g, const Tensor& a) {
-                if (!g.defined()) return a.zeros_like();  // the sign is constant around A
-                return g.unsqueeze(-1).unsqueeze(-1).mul(linalg_inv(a).mT());
-              }}}},
+              [](const Tensor&, const Tensor& g, const Tensor& a) { return slogdet_vjp(g, a); }}}},
     {.schema = "linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
      .decomp = fn<slogdet_decomp>},
     {.schema = "slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
@@ -238,7 +235,7 @@ static constexpr OpDef linalg_lu_rows[] = {
            return std::array<TensorMeta, 3>{m[0], m[2], m[3]};
          },
      .provider = lapack,
-     .vjp = {{"A", "grad0, A, result0", fn<det_vjp>}}},
+     .vjp = {{"A", "grad0, A", fn<det_vjp>}}},
     {.schema = "linalg_det(Tensor A) -> Tensor", .decomp = fn<det_decomp>},
     {.schema = "det(Tensor self) -> Tensor", .decomp = fn<det_decomp>},
 };

@@ -135,16 +135,23 @@ std::vector<int64_t> dims_but(const Tensor& t, int64_t dim) {
   return dims;
 }
 
-Tensor length_but(const Tensor& v, int64_t dim) {
-  if (dim == -1) return linalg_vector_norm(v, 2);
-  return linalg_vector_norm(v, 2, dims_but(v, dim), true);
+// To reductions an empty list names all dimensions.
+Tensor length_but(const Tensor& v, int64_t dim, int64_t power = 2) {
+  if (dim == -1) return linalg_vector_norm(v, power);
+  std::vector<int64_t> others = dims_but(v, dim);
+  return others.empty() ? abs(v) : linalg_vector_norm(v, power, others, true);
+}
+
+Tensor sum_but(const Tensor& t, int64_t dim) {
+  std::vector<int64_t> others = dims_but(t, dim);
+  return others.empty() ? t : sum(t, others, dim != -1);
 }
 
 using Pair = std::tuple<Tensor, Tensor>;
 
 Pair weight_norm_backward(const Tensor& grad, const Tensor& v, const Tensor& g, const Tensor& norms,
                           int64_t dim) {
-  Tensor per_unit = sum(mul(grad, v), dims_but(v, dim), dim != -1);
+  Tensor per_unit = sum_but(mul(grad, v), dim);
   Tensor grad_g = div(per_unit, norms);
   Tensor grad_v = mul(div(g, norms), sub(grad, mul(v, div(grad_g, norms))));
   return {grad_v, grad_g};
@@ -203,11 +210,8 @@ static constexpr OpDef linalg_norms_rows[] = {
      .decomp = fn<matrix_power_decomp>},
     {.schema = "matrix_power(Tensor self, int n) -> Tensor", .decomp = fn<matrix_power_decomp>},
     {.schema = "norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor",
-     .decomp =
-         [](const Tensor& v, int64_t power, int64_t dim) {
-           if (dim == -1) return linalg_vector_norm(v, power);
-           return linalg_vector_norm(v, power, dims_but(v, dim), true);
-         }},
+     .decomp = [](const Tensor& v, int64_t power,
+                  int64_t dim) { return length_but(v, dim, power); }},
     {.schema = "_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
      .decomp = [](const Tensor& v, const Tensor& g,
                   int64_t dim) { return mul(v, div(g, length_but(v, dim))); }},

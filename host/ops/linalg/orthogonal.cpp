@@ -186,7 +186,7 @@ static constexpr OpDef linalg_orthogonal_rows[] = {
     {.schema = "linalg_qr(Tensor A, str mode=\"reduced\") -> (Tensor Q, Tensor R)",
      .meta = fn<qr_metas>,
      .provider = lapack,
-     .vjp = {{"A", "grad0?, grad1?, result0, result1, mode", fn<qr_vjp>}},
+     .vjp = {{"A", "grad0?, grad1?, result0, result1, A.meta, mode", fn<qr_vjp>}},
      .autocast = Autocast::fp32},
     {.schema = "qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
      .decomp = [](const Tensor& self,
@@ -245,7 +245,11 @@ static constexpr OpDef linalg_orthogonal_rows[] = {
      .decomp =
          [](const Tensor& self, bool some, bool vectors) {
            auto [u, s, vh] = _linalg_svd(self, !some, vectors, std::nullopt);
-           return Triple{u, s, vectors ? transpose(vh, -1, -2) : vh};
+           if (vectors) return Triple{u, s, transpose(vh, -1, -2)};
+           auto unknown = [&](const SymInt& n) {
+             return new_zeros(self, list_of(batch_with(self, {n, n})));
+           };
+           return Triple{unknown(self.size(-2)), s, unknown(self.size(-1))};
          },
      .autocast = Autocast::fp32},
     {.schema = "linalg_polar(Tensor A) -> (Tensor U, Tensor H)", .decomp = fn<polar_decomp>},

@@ -302,7 +302,7 @@ Parts training_parts(const Tensor& input, const Affine& a, double momentum, doub
   bool is_empty = guard_or_false(n == 0);
   if (is_empty) momentum = 0;
   Tensor counted = is_empty ? along_channels(new_zeros(x, {x.size(1)}), x.dim()) : x;
-  auto [variance, mean] = var_mean(counted, dims, Number(0), true);
+  Tensor variance = var(counted, dims, Number(0), true), mean = tenon::mean(counted, dims, true);
   Tensor rstd = rsqrt(add(variance, eps));
   Parts parts{normalized(input, x, mean, rstd, a), to(reshape(mean, {input.size(1)}), kept),
               to(reshape(rstd, {input.size(1)}), kept)};

@@ -85,7 +85,7 @@ static constexpr OpDef pointwise_activation_rows[] = {
          [](auto g, auto x) { return select((x > -3) & (x < 3), g * 0.16666667163372039795, 0); })},
     {.schema = "hardswish_backward(Tensor grad_output, Tensor self) -> Tensor",
      .formula = pointwise(
-         [](auto g, auto x) { return select(x < -3, 0, select(x <= 3, g * (x / 3 + 0.5), g)); })},
+         [](auto g, auto x) { return select(x <= -3, 0, select(x < 3, g * (x / 3 + 0.5), g)); })},
     {.schema = "hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) "
                "-> Tensor",
      .formula = pointwise(
@@ -147,7 +147,10 @@ static constexpr OpDef pointwise_activation_rows[] = {
     {.schema = "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
      .formula = pointwise([](auto x, auto lambd) {
        return select(x > lambd, x - lambd, select(x < -lambd, x + lambd, x * 0));
-     })},
+     }),
+     .vjp = {{"self", "grad, self, lambd",
+              [](const Tensor& g, const Tensor& x,
+                 Number lambd) { return softshrink_backward(g, x, lambd); }}}},
     {.schema = "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
      .formula =
          pointwise([](auto x, auto lambd) { return select((x >= -lambd) & (x <= lambd), 0, x); })},

@@ -184,7 +184,11 @@ static constexpr OpDef pointwise_math_rows[] = {
                              {1, pointwise([](auto x, auto eps) {
                                 auto z = select(x < eps, eps, select(x > 1 - eps, 1 - eps, x));
                                 return log(z / (1 - z));
-                              })}})},
+                              })}}),
+     .vjp = {{"self", "grad, self, eps",
+              [](const Tensor& g, const Tensor& x, std::optional<double> eps) {
+                return logit_backward(g, x, eps);
+              }}}},
     {.schema = "sinc(Tensor self) -> Tensor",
      .variants = in_place,
      .formula = pointwise([](auto x) {

@@ -37,9 +37,10 @@ int64_t least_multiple(int64_t a, int64_t b) {
   return a == 0 || b == 0 ? 0 : std::abs(a / std::gcd(a, b) * b);
 }
 
+// Of numbers as the result's dtype holds them: an operand without dimensions may be a wider one.
 template <int64_t (*function)(int64_t, int64_t)>
 constexpr auto combine_integers = [](Tensor& out, const Tensor& self, const Tensor& other) {
-  combine<int64_t>(out, self, other, function);
+  combine<int64_t>(out, converted(self, out.dtype()), converted(other, out.dtype()), function);
 };
 
 // The C library's function is a call for each element, and looks at the exceptions that it raises.
@@ -122,15 +123,6 @@ Tensor mvlgamma_decomp(const Tensor& self, int64_t p) {
   return add(sum, order * (order - 1) / 4 * std::log(std::numbers::pi));
 }
 
-Tensor polygamma_decomp(int64_t n, const Tensor& self) {
-  require(n >= 0, "polygamma: n must not be negative, found {}", n);
-  if (n == 0) return digamma(self);
-  double order = static_cast<double>(n);
-  Tensor size = mul(special_zeta(scalar_tensor(order + 1, to_float_type(self.dtype())), self),
-                    std::exp(std::lgamma(order + 1)));
-  return n % 2 == 0 ? neg(size) : size;
-}
-
 Tensor in_double(const Tensor& t) {
   return to(t, is_complex(t.dtype()) ? Dtype::c128 : Dtype::f64);
 }
@@ -200,7 +192,9 @@ static constexpr OpDef pointwise_special_rows[] =
         {.schema = "special_entr(Tensor self) -> Tensor",
          .formula = pointwise([](auto x) {
            return select(x != x, x, select(x > 0, -x * log(x), select(x == 0, 0, -INFINITY)));
-         })},
+         }),
+         .vjp = {{"self", "grad, self",
+                  [](const Tensor& g, const Tensor& x) { return g.mul(x.log().add(1).neg()); }}}},
         {.schema = "special_xlog1py(Tensor self, Tensor other) -> Tensor",
          .formula = pointwise(
              [](auto x, auto y) { return select(y != y, y, select(x == 0, 0, x * log1p(y))); }),
@@ -230,7 +224,6 @@ static constexpr OpDef pointwise_special_rows[] =
                if (n == 0) return copy_elements(out, digamma(self));
                map_elements(out, self, [n](double x) { return polygamma_of(n, x); });
              },
-         .decomp = fn<polygamma_decomp>,
          .vjp = {{"self", "grad, self, n",
                   [](const Tensor& g, const Tensor& x, int64_t n) {
                     return g.mul(polygamma(n + 1, x));

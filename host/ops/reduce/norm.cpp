@@ -68,8 +68,10 @@ struct Variance {
   void store(int64_t at, State s, int64_t) const {
     double variance = s.squares / std::max(0.0, s.n - correction);
     out[at] = static_cast<T>(root ? std::sqrt(variance) : variance);
+    // Of infinite elements the mean would depend on where they stand.
+    const bool is_known = s.n > 0 && !std::isnan(s.squares);
     if (mean)
-      mean[at] = static_cast<T>(s.n == 0 ? std::numeric_limits<double>::quiet_NaN() : s.mean);
+      mean[at] = static_cast<T>(is_known ? s.mean : std::numeric_limits<double>::quiet_NaN());
   }
 };
 
@@ -108,6 +110,12 @@ constexpr auto var_mean_row = [](Tensor& out, Tensor& mean, const Tensor& self, 
                                  Correction correction, bool) {
   var_kernel<root>(out, &mean, self, mask_of(self, dims), correction.value_or(1).to_double());
 };
+
+// NaN where an element is infinite, as that of the kernel.
+Tensor finite_mean(const Tensor& self, OptIntList dims, bool keepdim) {
+  Tensor plain = mean(self, dims, keepdim);
+  return where(isinf(plain), std::numeric_limits<double>::quiet_NaN(), plain);
+}
 
 Number correction_for(bool unbiased) { return unbiased ? 1 : 0; }
 
@@ -311,7 +319,7 @@ static constexpr OpDef reduce_norm_rows[] = {
      .eager = var_mean_row<false>,
      .decomp =
          [](const Tensor& self, OptIntList dim, std::optional<Number> correction, bool keepdim) {
-           return std::tuple(var(self, dim, correction, keepdim), mean(self, dim, keepdim));
+           return std::tuple(var(self, dim, correction, keepdim), finite_mean(self, dim, keepdim));
          },
      .vjp = {{"self", "grad0?, grad1?, self, dim, correction, keepdim",
               [](const Tensor& g, const Tensor& g_mean, const Tensor& x, OptIntList dim,
@@ -326,7 +334,8 @@ static constexpr OpDef reduce_norm_rows[] = {
      .eager = var_mean_row<true>,
      .decomp =
          [](const Tensor& self, OptIntList dim, std::optional<Number> correction, bool keepdim) {
-           return std::tuple(sqrt(var(self, dim, correction, keepdim)), mean(self, dim, keepdim));
+           return std::tuple(sqrt(var(self, dim, correction, keepdim)),
+                             finite_mean(self, dim, keepdim));
          },
      .vjp = {{"self", "grad0?, grad1?, self, result, dim, correction, keepdim",
               [](const Tensor& g, const Tensor& g_mean, const Tensor& x, const Tensor& std,

@@ -30,6 +30,11 @@ typedef struct tn_memory_api {
   /* Leaves such memory to them: deleter(deleter_arg) runs once, on any thread, after the last use,
    * also when this call fails. It throws nothing. The plugin stays loaded until then. */
   tn_status* (*leave)(tn_tensor*, void (*deleter)(void*), void* deleter_arg);
+  /* Calls ended(storage_id) when the memory of the tensor is gone: what was kept of it can go, too. On
+   * any thread, until the plugin is shut down; it is told of memory for which others asked as well,
+   * calls nothing of the host and throws nothing. One function for each plugin. 0 where it will not be
+   * called. */
+  int32_t (*tell_end)(const tn_tensor*, void (*ended)(uint64_t storage_id));
 } tn_memory_api;
 
 #ifdef __cplusplus

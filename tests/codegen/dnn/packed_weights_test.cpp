@@ -19,7 +19,7 @@ WeightsKey key_of(uint64_t storage, uint64_t version = 0) {
   return key;
 }
 
-// Nobody tells that a weight has died, and the bytes of small ones would fill the store too late.
+// A host may not tell that a weight has died, and the bytes of small ones would fill the store too late.
 TEST(PackedWeights, SmallOnesOfThePastMakeRoom) {
   drop_packed();
   constexpr uint64_t n = 20000;
@@ -41,6 +41,25 @@ TEST(PackedWeights, ANewVersionTakesThePlaceOfTheOld) {
   EXPECT_EQ(find_packed(key_of(7, 1)), nullptr);
   EXPECT_EQ(find_packed(key_of(7, 2)), second);
   EXPECT_EQ(first.use_count(), 1);
+  drop_packed();
+}
+
+TEST(PackedWeights, GoWithTheirStorage) {
+  drop_packed();
+  auto gone = std::make_shared<Packed>(64), turned = std::make_shared<Packed>(64);
+  WeightsKey other = key_of(8);
+  other.view.push_back(1);
+  keep_packed(key_of(8), gone);
+  keep_packed(other, turned);
+  keep_packed(key_of(7), std::make_shared<Packed>(64));
+  keep_packed(key_of(9), std::make_shared<Packed>(64));
+  forget_storage(8);
+  EXPECT_EQ(find_packed(key_of(8)), nullptr);
+  EXPECT_EQ(find_packed(other), nullptr);
+  EXPECT_EQ(gone.use_count(), 1);
+  EXPECT_EQ(turned.use_count(), 1);
+  EXPECT_NE(find_packed(key_of(7)), nullptr);
+  EXPECT_NE(find_packed(key_of(9)), nullptr);
   drop_packed();
 }
 

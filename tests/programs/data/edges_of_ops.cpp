@@ -175,5 +175,131 @@ TENON_PROGRAM(ValuesOfAnotherTypeAreNotPut, 8) {
     run.log_error([&] { run.log(f(halves({2, 3}), full({2, 3}, 3.0, dtype))); });
 }
 
+// ---- indices that belong to no bag, rows that are integers
+
+TENON_PROGRAM(ABagLeavesNoIndexOut, 24) {
+  Tensor table = halves({5, 3}).requires_grad_(), indices = tensor({2, 3, 1, 2, 3, 2});
+  for (int64_t mode : {0, 1, 2}) {
+    auto f = run.compile([mode](const Tensor& w, const Tensor& i, const Tensor& offsets) {
+      return std::get<0>(embedding_bag(w, i, offsets, false, mode, false, {}, true));
+    });
+    for (int last : {6, 3, 7, 6})
+      run.log_error([&] {
+        table.set_grad({});
+        Tensor y = f(table, indices, tensor({0, 2, 2, last}));
+        y.sum().backward();
+        run.log(y, table.grad());
+      });
+  }
+}
+
+TENON_PROGRAM(NoRowOfIntegersIsMadeShorter, 8) {
+  auto f = run.compile([](const Tensor& t, const Tensor& i) {
+    Tensor rows = t.clone();
+    return embedding_renorm_(rows, i, 1, 2);
+  });
+  for (int n : {0, 1, 0})
+    for (int64_t rows : {2, 0})
+      run.log_error([&] { run.log(f(ones({rows, 3}, Dtype::i64), zeros({n}, Dtype::i64))); });
+}
+
+// ---- values of other types
+
+TENON_PROGRAM(AMaskIsFilledWithAComplexValue, 8) {
+  auto f = run.compile([](const Tensor& x, const Tensor& value) {
+    Tensor mask = tensor({true, false}), written = x * 2.0;
+    written.masked_fill_(mask, value);
+    return std::tuple(x.masked_fill(mask, value), written);
+  });
+  Tensor value = complex(tensor(1.0F), tensor(2.0F)), x = halves({3, 2});
+  for (const Tensor& self : {complex(x, x + 1.0), x, complex(x, x).mT().contiguous().mT()})
+    run.log_error([&] {
+      auto [filled, written] = f(self, value);
+      run.log(view_as_real(filled), view_as_real(written));
+    });
+}
+
+TENON_PROGRAM(ADivisorIsTakenInTheTypeOfTheResult, 6) {
+  auto f = run.compile(
+      [](const Tensor& x, const Tensor& y) { return std::tuple(gcd(x, y), lcm(x, y)); });
+  for (int64_t other : {int64_t{4294967293}, int64_t{12}, int64_t{-4294967292}}) {
+    auto [divisor, multiple] = f(tensor({0, 6, -8}).to(Dtype::i32), tensor(other));
+    run.log(divisor, multiple);
+  }
+}
+
+TENON_PROGRAM(TruthsAreRaisedToTruths, 8) {
+  auto f = run.compile([](const Tensor& x, bool by) {
+    Tensor raised = x.clone();
+    raised.pow_(by);
+    return std::tuple(x.pow(by), raised);
+  });
+  for (bool by : {true, false}) {
+    auto [power, raised] = f(tensor({true, false}), by);
+    run.log(power, raised, power.dtype() == Dtype::bool_);
+  }
+}
+
+// ---- what is not there
+
+TENON_PROGRAM(NothingHasAMedian, 16) {
+  auto f = run.compile([](const Tensor& x) { return std::tuple(median(x), nanmedian(x)); });
+  for (Dtype dtype : {Dtype::f32, Dtype::i64})
+    for (int64_t n : {0, 3}) {
+      auto [one, other] = f(ones({n}, dtype));
+      run.log(one, other);
+    }
+  Tensor empty = zeros({0}).requires_grad_();
+  std::get<0>(f(empty)).backward();
+  run.log(empty.grad().size(0).guard_int());
+}
+
+TENON_PROGRAM(SingularVectorsThatNobodyComputesAreZero, 6) {
+  auto f = run.compile([](const Tensor& x) { return svd(x, true, false); });
+  for (int64_t rows : {2, 3}) {
+    auto [u, s, v] = f(eye(2).repeat({rows, 1, 1}).reshape({2 * rows, 2}));
+    run.log(u, s, v);
+  }
+}
+
+TENON_PROGRAM(AVectorHasANormForEachElement, 8) {
+  auto f = run.compile([](const Tensor& v, const Tensor& g) {
+    auto [w, norms] = _weight_norm_interface(v, g, 0);
+    return std::tuple(norm_except_dim(v, 2, 0), w, norms);
+  });
+  for (std::vector<int64_t> sizes : {std::vector<int64_t>{3}, {3, 2}}) {
+    Tensor v = halves(sizes).requires_grad_();
+    auto [norms, w, same] = f(v, ones({3}).reshape(sizes.size() == 1 ? IntList{3} : IntList{3, 1}));
+    (norms.sum() + w.sum()).backward();
+    run.log(norms, w, same, v.grad());
+  }
+}
+
+// ---- elements that have no mean
+
+// Running moments have none with infinite elements; the means of channels are sums, which are
+// infinite.
+TENON_PROGRAM(InfiniteElementsHaveAMeanInChannelsOnly, 40) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  auto rows = run.compile([](const Tensor& x) {
+    auto [variance, mean] = var_mean(x, {1});
+    auto [deviation, same] = std_mean(x, {1});
+    auto [y, of_layer, rstd] = native_layer_norm(x, {x.size(1)}, {}, {}, 1e-5);
+    return std::tuple(variance, mean, deviation, same, of_layer);
+  });
+  auto channels = run.compile([](const Tensor& x, const Tensor& mean, const Tensor& variance) {
+    return batch_norm(x, {}, {}, mean, variance, true, 0.5, 1e-5, false);
+  });
+  for (const Tensor& x : {row({infinity, 1, 2, 4}), row({1, 2, 4, -infinity}),
+                          row({infinity, 1, -infinity, 2}), row({1, 2, 3, 4})}) {
+    auto [variance, mean, deviation, same, of_layer] = rows(x.reshape({1, 4}));
+    run.log(variance, mean, deviation, same, of_layer);
+    for (const Tensor& images : {x.reshape({4, 1}), x.reshape({2, 1, 2})}) {
+      Tensor running_mean = zeros({1}), running_variance = ones({1});
+      run.log(channels(images, running_mean, running_variance), running_mean, running_variance);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

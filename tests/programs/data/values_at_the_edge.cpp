@@ -242,5 +242,91 @@ TENON_PROGRAM(NumbersAreRoundedToTheHalvesTheyMeet, 64) {
   }
 }
 
+// ---- gradients where formulas end
+
+template <class F>
+void log_gradients(Run& run, const Tensor& at, F function) {
+  auto f = run.compile(function);
+  for (Dtype dtype : {Dtype::f32, Dtype::f64}) {
+    Tensor x = at.to(dtype).detach().requires_grad_();
+    Tensor y = f(x);
+    y.sum().backward();
+    run.log(y, x.grad());
+  }
+}
+
+TENON_PROGRAM(GradientsOutsideOfAnInterval, 16) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  Tensor x = row({-infinity, -1, 0, 0.25, 1, 1.5, infinity, std::nanf("")});
+  log_gradients(run, x, [](const Tensor& t) { return t.logit(); });
+  log_gradients(run, x, [](const Tensor& t) { return t.logit(0.25); });
+  log_gradients(run, x, [](const Tensor& t) { return special_entr(t); });
+  log_gradients(run, x * 3.0, [](const Tensor& t) { return hardswish(t); });
+  log_gradients(run, x, [](const Tensor& t) { return softshrink(t, 0.25); });
+  log_gradients(run, x, [](const Tensor& t) { return t.clamp_min(0.25) + t.clamp_max(0.25); });
+}
+
+TENON_PROGRAM(FarToTheLeftAPolygammaIsThatOfTheKernel, 8) {
+  Tensor x = row({-2, -0.5, -1e30F, -std::numeric_limits<float>::infinity(), 0.5, 3});
+  log_gradients(run, x, [](const Tensor& t) { return polygamma(1, t); });
+  log_gradients(run, x, [](const Tensor& t) { return digamma(t); });
+}
+
+// ---- matrices without an inverse
+
+TENON_PROGRAM(ASingularMatrixHasCofactors, 24) {
+  auto f = run.compile([](const Tensor& x) { return linalg_det(x); });
+  Tensor regular = row({2, 1, 1, 3}).reshape({2, 2}), rank_1 = row({1, 2, 2, 4}).reshape({2, 2});
+  for (const Tensor& matrix :
+       {rank_1, regular, stack({rank_1, regular, zeros({2, 2})}), zeros({1, 1}), zeros({0, 2, 2}),
+        row({1, 2, 3, 4, 5, 6, 7, 8, 9}).reshape({3, 3}), row({0, 1, 0, 0}).reshape({2, 2})}) {
+    Tensor x = matrix.detach().requires_grad_();
+    Tensor y = f(x);
+    y.sum().backward();
+    run.log(y, (x.grad() * 1024.0).round());
+  }
+}
+
+TENON_PROGRAM(TheLogarithmOfNoDeterminantHasAPole, 8) {
+  auto f = run.compile([](const Tensor& x) { return std::get<1>(linalg_slogdet(x)); });
+  for (const Tensor& matrix : {row({1, 2, 2, 4}), row({2, 0, 0, 4}), row({0, 0, 0, 0})}) {
+    Tensor x = matrix.reshape({2, 2}).requires_grad_();
+    Tensor y = f(x);
+    y.backward();
+    run.log(y, x.grad());
+  }
+}
+
+TENON_PROGRAM(AMissingGradientIsToldWhereItIsAskedFor, 8) {
+  auto f = run.compile([](const Tensor& x) { return std::get<1>(linalg_qr(x, "r")); });
+  auto complete =
+      run.compile([](const Tensor& x) { return std::get<1>(linalg_qr(x, "complete")); });
+  Tensor x = row({3, 0, 4, 0, 0, 1}).reshape({3, 2}).requires_grad_();
+  Tensor y = f(x), z = complete(x);
+  run.log(y.abs().round(), z.abs().round(), y.requires_grad());
+  run.log_error([&] { y.sum().backward(); });
+  run.log_error([&] { z.sum().backward(); });
+  auto beside = run.compile(
+      [](const Tensor& t) { return std::pair(std::get<1>(linalg_qr(t, "r")), t * 2.0); });
+  beside(x).second.sum().backward();
+  run.log(x.grad());
+}
+
+// ---- second names of ops that write
+
+TENON_PROGRAM(ASecondNameMayWriteWhatItsDerivativeReads, 16) {
+  auto f = run.compile([](const Tensor& x, const Tensor& w) {
+    Tensor angle = x * 2.0, quotient = x * 2.0, sine = x * 0.5, size = x * 3.0;
+    angle.arctan2_(w);
+    quotient.divide_(w);
+    sine.arcsin_();
+    size.absolute_();
+    return angle + quotient + sine + size;
+  });
+  Tensor x = row({0.5, -1}).requires_grad_(), w = row({2, 4}).requires_grad_();
+  for (int step = 0; step < 3; ++step) f(x, w).sum().backward();
+  run.log(x.grad(), w.grad());
+}
+
 }  // namespace
 }  // namespace tenon::programs

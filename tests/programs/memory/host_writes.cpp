@@ -291,5 +291,87 @@ TENON_PROGRAM(ABufferOfTheBodyIsLentAgainAndAgain, 7) {
   run.log(f.is_followed());
 }
 
+TENON_PROGRAM(ABufferIsLentAgainBehindARead, 3) {
+  std::vector<float> buffer{1, 2};
+  Tensor lent = from_memory(buffer.data(), {2}, Dtype::f32);
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor y = lent * 2.0;
+    Tensor again = from_memory(buffer.data(), {2}, Dtype::f32);
+    buffer[1] += 8;
+    return y + x;
+  });
+  for (int i = 0; i < 5; ++i) run.log(f(row({1, float(i)})));
+  run.log(f.is_followed());
+}
+
+TENON_PROGRAM(ABufferIsLentAgainBehindAWrite, 4) {
+  std::vector<float> buffer{1, 2};
+  Tensor lent = from_memory(buffer.data(), {2}, Dtype::f32);
+  auto f = run.compile([&](const Tensor& x) {
+    lent.mul_(0.5);
+    Tensor again = from_memory(buffer.data(), {2}, Dtype::f32);
+    buffer[1] = 8;
+    again.add_(1.0);
+    return lent + x;
+  });
+  for (int i = 0; i < 5; ++i) run.log(f(row({1, float(i)})), buffer);
+}
+
+TENON_PROGRAM(APartOfAnArgumentsBufferIsLentNowAndThen, 6) {
+  std::vector<float> buffer{1, 2, 3};
+  auto f = run.compile([&](const Tensor& x, const Tensor& t, int n) {
+    Tensor y = t.slice(0, 0, 2) * 2.0;
+    if (n % 2 == 0) {
+      Tensor part = from_memory(buffer.data() + 1, {2}, Dtype::f32);
+      buffer[1] += 8;
+    }
+    return y + x;
+  });
+  Tensor lent = from_memory(buffer.data(), {3}, Dtype::f32);
+  for (int i = 0; i < 6; ++i) run.log(f(row({1, float(i)}), lent, i));
+  run.log(f.is_followed());
+}
+
+TENON_PROGRAM(ANumberOfALentBufferIsReadLate, 4) {
+  float value = 1;
+  Tensor lent = from_memory(&value, {}, Dtype::f32);
+  auto f = run.compile([&](const Tensor& x, const Tensor& t) {
+    Scalar<float> read = t.item<float>();
+    Tensor y = x * 2.0;
+    Tensor again = from_memory(&value, {}, Dtype::f32);
+    value += 8;
+    return y + read.value();
+  });
+  for (int i = 0; i < 5; ++i) run.log(f(row({1, float(i)}), lent));
+  run.log(f.is_followed());
+}
+
+TENON_PROGRAM(AnElementIsReadBeforeTheProgramWritesIt, 4) {
+  std::vector<float> buffer{1, 2};
+  Tensor lent = from_memory(buffer.data(), {2}, Dtype::f32);
+  auto f = run.compile([&](const Tensor& x, const Tensor& t) {
+    Tensor again = from_memory(buffer.data(), {2}, Dtype::f32);
+    Scalar<float> read = t.select(0, 1).item<float>();
+    buffer[1] += 8;
+    return x + read.value();
+  });
+  for (int i = 0; i < 5; ++i) run.log(f(row({1, float(i)}), lent));
+  run.log(f.is_followed());
+}
+
+TENON_PROGRAM(ABufferThatNobodyHasUsedIsLentBesideOthers, 1) {
+  std::vector<float> buffer{1, 2}, other{1, 2};
+  Tensor lent = from_memory(buffer.data(), {2}, Dtype::f32);
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor y = lent * 2.0;
+    Tensor beside = from_memory(other.data(), {2}, Dtype::f32);
+    other[1] += 8;
+    return y + x;
+  });
+  for (int i = 0; i < 5; ++i) run.log(f(row({1, float(i)})));
+  run.log(f.is_followed());
+}
+TENON_PROGRAM_IN_ONE_GRAPH(ABufferThatNobodyHasUsedIsLentBesideOthers, 1);
+
 }  // namespace
 }  // namespace tenon::programs

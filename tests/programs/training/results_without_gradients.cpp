@@ -68,5 +68,48 @@ TENON_PROGRAM(MemoryIsWrittenBeforeAViewIsTaken, 8) {
   }
 }
 
+// An op that is made of others needs what its parts need.
+TENON_PROGRAM(PartsOfAnOpTellWhatItNeeds, 4) {
+  auto f = run.compile([](const Tensor& x) {
+    auto [order, lower, upper] = linalg_lu(x);
+    return std::pair(List{order, lower, upper}, order.requires_grad() ? upper * 100.0 : upper);
+  });
+  for (int i = 0; i < 3; ++i) {
+    Tensor x = (halves({3, 3}, i) + eye(3) * 4.0).requires_grad_(i > 0);
+    auto [parts, result] = f(x);
+    run.log(needs_of(parts), result.detach());
+    if (i > 0) result.sum().backward();
+    run.log(x.grad());
+  }
+}
+
+TENON_PROGRAM(SizesTellWhetherThereIsAHistory, 12) {
+  auto f = run.compile([](const Tensor& x) { return trapezoid(x, 1.0, 0); });
+  for (int64_t size : {2, 0, 3, 0, 4}) {
+    Tensor area = f(halves({size, 3}, 1).requires_grad_());
+    run.log(area.detach(), area.requires_grad());
+  }
+}
+
+TENON_PROGRAM(PartsOfAnOpInABodyOfControlFlow, 4) {
+  auto f = run.compile([](const Tensor& x) {
+    List parts = cond(
+        x.sum() > 0.0,
+        [&] {
+          auto [order, lower, upper] = linalg_lu(x);
+          return List{order * 1.0, upper};
+        },
+        [&] {
+          return List{x.detach() * 2.0, x * 2.0};
+        });
+    return std::pair(parts, needs_of(parts));
+  });
+  for (int i = 0; i < 4; ++i) {
+    Tensor x = ((halves({3, 3}, i) + eye(3) * 4.0) * (i % 2 ? 1.0 : -1.0)).requires_grad_();
+    auto [parts, needs] = f(x);
+    run.log(needs, needs_of(parts), parts[0].detach(), parts[1].detach());
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

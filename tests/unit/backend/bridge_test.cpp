@@ -16,6 +16,7 @@
 
 #include <tenon/autograd.h>
 #include <tenon/grad_mode.h>
+#include <tenon/memory.h>
 #include <tenon/ops.h>
 #include <tenon/primitives.h>
 #include <tenon/tree.h>
@@ -411,6 +412,22 @@ TEST(TensorTable, CopyBroadcastsAndConverts) {
   Tensor narrow = zeros({2});
   EXPECT_THAT(told(host().tensor->copy(narrow.head(), from.head(), nullptr)),
               HasSubstr("a tensor of shape [3] does not fit into one of shape [2]"));
+}
+
+// Views keep the memory; whoever asks twice is told once.
+TEST(MemoryTable, TellsThatMemoryIsGone) {
+  static std::vector<uint64_t> gone;
+  auto note = [](uint64_t storage_id) { gone.push_back(storage_id); };
+  const auto* memory =
+      static_cast<const tn_memory_api*>(host().extension(TN_MEMORY_ID, TN_MEMORY_VERSION));
+  Tensor watched = ones({4}), view = watched.view({2, 2}), other = ones({4});
+  uint64_t id = watched.head()->storage_id;
+  EXPECT_EQ(memory->tell_end(watched.head(), note), 1);
+  EXPECT_EQ(memory->tell_end(view.head(), note), 1);
+  other = watched = Tensor();
+  EXPECT_THAT(gone, ElementsAre());
+  view = Tensor();
+  EXPECT_THAT(gone, ElementsAre(id));
 }
 
 // Two engines may offer the same kind of table.

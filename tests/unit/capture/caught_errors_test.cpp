@@ -57,6 +57,22 @@ TEST_P(CaughtErrors, NoOperationComesBehindIt) {
   expect_error(f, "GraphBreakError: version() looks at data");
 }
 
+TEST_P(CaughtErrors, MemoryThatIsLentAgainUnderFullgraph) {
+  float memory[2] = {1, 2};
+  Tensor lent = from_memory(memory, {2}, Dtype::f32);
+  auto f = compile(
+      [&](const Tensor& x) {
+        Tensor y = lent * 2;
+        try {
+          from_memory(memory, {2}, Dtype::f32);
+        } catch (const std::exception&) {
+        }
+        return x + y;
+      },
+      in_one_graph());
+  expect_error(f, "GraphBreakError: from_memory() of memory that the body has used needs a graph");
+}
+
 TEST_P(CaughtErrors, AnotherErrorTakesItsPlaceInTheBody) {
   auto f = compile(
       [](const Tensor& x) {

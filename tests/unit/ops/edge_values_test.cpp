@@ -142,5 +142,29 @@ TEST(EdgeValues, NumbersAreRoundedToTheHalvesTheyMeet) {
   EXPECT_EQ((zeros({1}, Dtype::f16) + 2049).item<double>(), 2048);
 }
 
+TEST(EdgeValues, AWiderDivisorIsTakenInTheTypeOfTheResult) {
+  Tensor x = tensor({0, 6}).to(Dtype::i32), three_below_2_to_the_32 = tensor(int64_t{4294967293});
+  EXPECT_THAT(values_of(gcd(x, three_below_2_to_the_32)), ElementsAre(3, 3));
+  EXPECT_THAT(values_of(lcm(x, three_below_2_to_the_32)), ElementsAre(0, 6));
+}
+
+TEST(EdgeValues, AnEmptyListOfOtherDimensionsNamesNone) {
+  Tensor v = tensor({3.0F, -4.0F});
+  EXPECT_THAT(values_of(norm_except_dim(v, 2, 0)), ElementsAre(3, 4));
+  EXPECT_THAT(values_of(norm_except_dim(v, 2, -1)), ElementsAre(5));
+  Tensor x = v.clone().requires_grad_(), g = tensor({1.0F, 2.0F}).requires_grad_();
+  std::get<0>(_weight_norm_interface(x, g, 0)).sum().backward();
+  EXPECT_THAT(values_of(x.grad()), ElementsAre(0, 0));
+  EXPECT_THAT(values_of(g.grad()), ElementsAre(1, -1));
+}
+
+TEST(EdgeValues, SingularVectorsThatNobodyComputesAreZero) {
+  auto [u, s, v] = svd(ones({4, 3, 2}), true, false);
+  EXPECT_EQ(u.sizes(), SymIntList({4, 3, 3}));
+  EXPECT_EQ(v.sizes(), SymIntList({4, 2, 2}));
+  EXPECT_EQ(s.sizes(), SymIntList({4, 2}));
+  EXPECT_THAT(values_of(u.abs().sum() + v.abs().sum()), ElementsAre(0));
+}
+
 }  // namespace
 }  // namespace tenon

@@ -105,6 +105,56 @@ TEST(Kinks, TheOriginHasNoAngle) {
   expect_differences(f, {0.5, 1, -2}, {2, -1, -0.5});
 }
 
+std::vector<double> slopes(Tensor (*f)(const Tensor&), std::vector<double> at) {
+  Tensor x = tensor(at).requires_grad_();
+  f(x).sum().backward();
+  return values_of(x.grad());
+}
+
+TEST(Kinks, OutsideOfTheirIntervalFunctionsHaveNoSlope) {
+  using ::testing::IsNan;
+  auto logits = slopes([](const Tensor& x) { return x.logit(); }, {-1, 0, 0.5, 1, 1.5, -infinity});
+  EXPECT_THAT(logits, ElementsAre(IsNan(), infinity, 4, infinity, IsNan(), IsNan()));
+  auto entropies = slopes([](const Tensor& x) { return special_entr(x); }, {-1, 0, 1, infinity});
+  EXPECT_THAT(entropies, ElementsAre(IsNan(), infinity, -1, -infinity));
+}
+
+TEST(Kinks, AtTheEndsOfARampTheSlopeIsThatBeyondIt) {
+  EXPECT_THAT(slopes([](const Tensor& x) { return hardswish(x); }, {-3, 0, 3, 4, -4}),
+              ElementsAre(0, 0.5, 1, 1, 0));
+  EXPECT_THAT(slopes([](const Tensor& x) { return hardsigmoid(x); }, {-3, 3}), ElementsAre(0, 0));
+  EXPECT_THAT(slopes([](const Tensor& x) { return relu6(x); }, {0, 6}), ElementsAre(0, 0));
+  EXPECT_THAT(slopes([](const Tensor& x) { return x.clamp(-1, 1); }, {-1, 1}), ElementsAre(1, 1));
+}
+
+TEST(Kinks, ABoundKeepsTheGradientOfNaN) {
+  EXPECT_THAT(slopes([](const Tensor& x) { return x.clamp_min(1); }, {NAN, 1, 0}),
+              ElementsAre(0, 1, 0));
+  EXPECT_THAT(slopes([](const Tensor& x) { return x.clamp_max(1); }, {NAN, 1, 2}),
+              ElementsAre(0, 1, 0));
+  EXPECT_THAT(slopes([](const Tensor& x) { return softshrink(x); }, {NAN, 0.5, 1}),
+              ElementsAre(1, 0, 1));
+}
+
+// ---- matrices without an inverse
+
+TEST(Kinks, TheGradientOfADeterminantIsThatOfDifferences) {
+  auto det = [](const std::vector<Tensor>& in) { return std::vector<Tensor>{linalg_det(in[0])}; };
+  Tensor regular = tensor({{2.0, 1.0, 0.0}, {1.0, 3.0, -1.0}, {0.5, 1.0, 2.0}});
+  Tensor singular = tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}, {7.0, 8.0, 9.0}});
+  for (const Tensor& x : {regular, regular.mT(), stack({regular, regular + 1})})
+    EXPECT_EQ(autograd::grad_check(det, {x}, {.second_order = true}), "");
+  for (const Tensor& x : {singular, stack({singular, regular}), zeros({1, 1}, Dtype::f64),
+                          tensor({{0.0, 1.0}, {0.0, 0.0}}), zeros({2, 3, 3}, Dtype::f64)})
+    EXPECT_EQ(autograd::grad_check(det, {x}), "");
+}
+
+TEST(Kinks, TheGradientOfAnEmptyDeterminantIsEmpty) {
+  Tensor x = zeros({0, 0}).requires_grad_();
+  linalg_det(x).backward();
+  EXPECT_EQ(x.grad().numel(), 0);
+}
+
 // ---- factors
 
 TEST(Kinks, AFactorOfIntegersIsWhole) {

@@ -138,6 +138,16 @@ void row_moments(const T* x, Compute<T>* mean, Compute<T>* m2, int64_t rows, int
       normalize_us * static_cast<double>(n));
 }
 
+// Moments of parts, joined, make NaN of infinite elements; channels, unlike rows, have ATen's mean
+// of these, which is infinite.
+template <class T>
+double plain_mean(const T* x, int64_t batch, int64_t step, int64_t inner) {
+  double sum = 0;
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t i = 0; i < inner; ++i) sum += static_cast<double>(x[b * step + i]);
+  return sum / static_cast<double>(batch * inner);
+}
+
 template <class T>
 void channel_moments(const T* x, Compute<T>* mean, Compute<T>* m2, int64_t batch, int64_t channels,
                      int64_t inner) {
@@ -156,6 +166,8 @@ void channel_moments(const T* x, Compute<T>* mean, Compute<T>* m2, int64_t batch
                           &part_m2);
             all.add(static_cast<double>(inner), part_mean, part_m2);
           }
+          if (std::isnan(all.mean))
+            all.mean = plain_mean(x + c * inner, batch, channels * inner, inner);
           mean[c] = static_cast<C>(all.mean);
           m2[c] = static_cast<C>(all.m2);
         }

@@ -9,6 +9,7 @@
 #include "core/threads/thread_pool.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace tenon::kernels::columns {
@@ -70,7 +71,7 @@ void moments_of_part(const Rows& x, C* mean, C* m2, int64_t batch, int64_t first
   });
   for (int64_t i = 0; i < n; ++i) {
     const double off = totals[i], corrected = totals[n + i] - off * (off / count);
-    mean[i] = static_cast<C>(center[i] + off / count);
+    mean[i] = std::isfinite(off) ? static_cast<C>(center[i] + off / count) : center[i];
     m2[i] = static_cast<C>(corrected < 0 ? 0.0 : corrected);  // NaN stays
   }
 }
