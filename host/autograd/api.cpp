@@ -3,7 +3,9 @@
 
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
+#include "autograd/late_nodes.h"
 #include "autograd/leaf_update.h"
+#include "autograd/pass_unit.h"
 #include "autograd/tape.h"
 #include "autograd/tape_requests.h"
 #include "core/dispatch.h"
@@ -57,11 +59,6 @@ namespace autograd {
 
 namespace {
 
-struct Roots {
-  std::vector<Edge> edges;
-  std::vector<Tensor> grads;
-};
-
 Tensor first_gradient(const Tensor& output, const Tensor& given, const char* who) {
   if (!given.defined()) {
     bool scalar = guard_or_false(output.numel() == 1);
@@ -78,26 +75,31 @@ Tensor first_gradient(const Tensor& output, const Tensor& given, const char* who
   return given.dtype() == output.dtype() ? given : given.to(output.dtype());
 }
 
-Roots roots_of(const std::vector<Tensor>& outputs, const BackwardOptions& options,
-               const char* who) {
+// By output.
+std::vector<Tensor> first_gradients(const std::vector<Tensor>& outputs,
+                                    const BackwardOptions& options, const char* who) {
   require(!outputs.empty(), "{}: no output was given", who);
   require(options.grad_outputs.empty() || options.grad_outputs.size() == outputs.size(),
           "{}: {} gradients were given for {} outputs", who, options.grad_outputs.size(),
           outputs.size());
-  Roots roots;
+  std::vector<Tensor> gradients;
   for (size_t i = 0; i < outputs.size(); ++i) {
     require(outputs[i].defined(), "{}: output {} is undefined", who, i);
-    Edge edge = edge_of(outputs[i]);
     require(
-        static_cast<bool>(edge),
+        has_edge(outputs[i]),
         "{}: output {} of shape {} needs no gradient: no tensor that it was computed from does, "
         "or gradients were off",
         who, i, outputs[i].sizes());
     Tensor given = options.grad_outputs.empty() ? Tensor() : options.grad_outputs[i];
-    roots.grads.push_back(first_gradient(outputs[i], given, who));
-    roots.edges.push_back(std::move(edge));
+    gradients.push_back(first_gradient(outputs[i], given, who));
   }
-  return roots;
+  return gradients;
+}
+
+std::vector<Edge> edges_of(const std::vector<Tensor>& tensors) {
+  std::vector<Edge> edges;
+  for (const Tensor& t : tensors) edges.push_back(edge_of(t));
+  return edges;
 }
 
 EngineOptions engine_options(const BackwardOptions& options, bool accumulate) {
@@ -151,11 +153,13 @@ void backward(const std::vector<Tensor>& given_outputs, const BackwardOptions& g
   std::vector<Tensor> outputs = given_outputs, inputs = given_inputs;
   BackwardOptions options = given_options;
   OutsideOfRecording outside("backward()", where, outputs, options.grad_outputs, inputs);
-  Roots roots = roots_of(outputs, options, "backward");
+  std::vector<Tensor> gradients = first_gradients(outputs, options, "backward");
+  const EngineOptions asked = engine_options(options, true);
+  if (inputs.empty() && passes_unwalked(outputs, gradients, asked)) return;
   std::vector<Edge> wanted = wanted_edges(inputs, "backward");
   for (const Tensor& input : inputs)
     require(input.is_leaf(), "backward: an input must be a leaf; use grad() for others");
-  run_engine(roots.edges, std::move(roots.grads), wanted, engine_options(options, true));
+  run_engine(edges_of(outputs), std::move(gradients), wanted, asked, outputs);
 }
 
 std::vector<Tensor> grad(const std::vector<Tensor>& given_outputs,
@@ -164,11 +168,11 @@ std::vector<Tensor> grad(const std::vector<Tensor>& given_outputs,
   std::vector<Tensor> outputs = given_outputs, inputs = given_inputs;
   BackwardOptions options = given_options;
   OutsideOfRecording outside("grad()", where, outputs, options.grad_outputs, inputs);
-  Roots roots = roots_of(outputs, options, "grad");
+  std::vector<Tensor> gradients = first_gradients(outputs, options, "grad");
   require(!inputs.empty(), "grad: no input was given");
-  std::vector<Tensor> grads =
-      run_engine(roots.edges, std::move(roots.grads), wanted_edges(inputs, "grad"),
-                 engine_options(options, false));
+  std::vector<Edge> roots = edges_of(outputs);
+  std::vector<Tensor> grads = run_engine(roots, std::move(gradients), wanted_edges(inputs, "grad"),
+                                         engine_options(options, false));
   for (size_t i = 0; i < grads.size() && !options.allow_unused; ++i)
     require(grads[i].defined(),
             "grad: the outputs do not depend on input {}; pass allow_unused = true to get an "

@@ -308,7 +308,8 @@ std::vector<Tensor> run_nodes(const std::vector<Edge>& roots, std::vector<Tensor
 }
 
 std::vector<Tensor> run_engine(const std::vector<Edge>& roots, std::vector<Tensor> grads,
-                               const std::vector<Edge>& wanted, EngineOptions options) {
+                               const std::vector<Edge>& wanted, EngineOptions options,
+                               std::span<const Tensor> outputs) {
   GradientPass pass(wanted, options);
   EnterPass entered(pass);
   std::vector<Tensor> captured;
@@ -318,7 +319,7 @@ std::vector<Tensor> run_engine(const std::vector<Edge>& roots, std::vector<Tenso
                  take_pass_slot({roots, grads, wanted, options}, captured);
     bool may_be_unit = thread_modes.tracer && options.accumulate && wanted.empty();
     if (!taken && may_be_unit)
-      run_as_unit({roots, grads, wanted, options}, [&] {
+      run_as_unit({roots, grads, wanted, options, outputs}, [&] {
         pass.run(roots, std::move(grads));
         return pass.has_called_all() ? pass.called_leaves() : std::span<const Node* const>();
       });

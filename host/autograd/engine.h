@@ -4,6 +4,7 @@
 #include "autograd/node.h"
 
 #include <atomic>
+#include <span>
 
 namespace tenon::autograd {
 
@@ -27,6 +28,7 @@ struct PassRequest {
   std::vector<Tensor>& grads;
   const std::vector<Edge>& wanted;
   const EngineOptions& options;
+  std::span<const Tensor> outputs = {};  ///< whose edges `roots` are, where that is known
 };
 /// Does a whole pass in the engine's place, inside of what `current_pass` and `queue_callback` see,
 /// and gives what arrives at the wanted edges; false, with nothing done, leaves it to the engine.
@@ -55,6 +57,7 @@ void retain(Node& node, size_t input, const Tensor& grad);
 /// first. Throws what nodes and hooks throw; the tape can then not be used again where nodes have
 /// run. Any thread; nested calls, from hooks and nodes, are passes of their own.
 std::vector<Tensor> run_engine(const std::vector<Edge>& roots, std::vector<Tensor> grads,
-                               const std::vector<Edge>& wanted, EngineOptions options);
+                               const std::vector<Edge>& wanted, EngineOptions options,
+                               std::span<const Tensor> outputs = {});
 
 }  // namespace tenon::autograd

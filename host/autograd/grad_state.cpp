@@ -2,6 +2,7 @@
 #include "autograd/grad_state.h"
 
 #include "autograd/accumulate_grad.h"
+#include "autograd/late_nodes.h"
 #include "autograd/tape.h"
 #include "autograd/tape_requests.h"
 #include "autograd/view.h"
@@ -21,11 +22,13 @@ namespace autograd {
 
 GradState* state_of(const Tensor& t) {
   if (const Tensor* object = stands_for(t)) return state_of(*object);
+  if (has_late_node(t)) late_nodes->make();
   return static_cast<GradState*>(impl_of(t)->grad.get());
 }
 
 GradState& ensure_state(const Tensor& t) {
   if (const Tensor* object = stands_for(t)) return ensure_state(*object);
+  if (has_late_node(t)) late_nodes->make();
   TensorImpl* impl = impl_of(t);
   if (!impl->grad) impl->grad = std::make_unique<GradState>();
   return static_cast<GradState&>(*impl->grad);
@@ -42,6 +45,10 @@ std::shared_ptr<Node> node_of(const Tensor& t) {
   GradState* state = state_of(t);
   return state ? state->node : nullptr;
 }
+
+bool has_history(const Tensor& t) { return has_late_node(t) || node_of(t); }
+
+bool has_edge(const Tensor& t) { return has_late_node(t) || with_history_of(t).requires_grad(); }
 
 // Views that a body makes of a captured tensor are views of its fake, which has a node where the body
 // has written it with a value that needs a gradient.
@@ -65,6 +72,8 @@ Edge edge_of(const Tensor& t) {
   if (!known) state.accumulator = known = std::make_shared<AccumulateGrad>(t);
   return {known, 0};
 }
+
+void mark_late_history(const Tensor& t) { mark_with_object(t, true); }
 
 void set_history(const Tensor& t, std::shared_ptr<Node> node, uint32_t input) {
   GradState& state = ensure_state(t);

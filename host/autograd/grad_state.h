@@ -37,6 +37,10 @@ GradState& state_with_hooks(const Tensor& leaf);
 /// The node that made `t`, null for leaves. Of a view whose base was written in place since it was
 /// made, a new node that reads from the base.
 std::shared_ptr<Node> node_of(const Tensor& t);
+/// Whether `t` has one, which may be due.
+bool has_history(const Tensor& t);
+/// Whether edge_of() gives one.
+bool has_edge(const Tensor& t);
 /// `t`, or the captured tensor that it stands for on the tape of a body.
 Tensor with_history_of(const Tensor& t);
 /// Where the gradient of `t` goes: its node, or the accumulator of a leaf; none when it needs no
@@ -44,5 +48,7 @@ Tensor with_history_of(const Tensor& t);
 Edge edge_of(const Tensor& t);
 /// Says that input `input` of `node` is the gradient of `t`.
 void set_history(const Tensor& t, std::shared_ptr<Node> node, uint32_t input);
+/// The same, of a node that is due.
+void mark_late_history(const Tensor& t);
 
 }  // namespace tenon::autograd

@@ -1,6 +1,7 @@
 // Nodes: numbers, the end of long chains, hooks, and the shape of gradients.
 #include "autograd/node.h"
 
+#include "autograd/late_nodes.h"
 #include "core/device/stream_choice.h"
 #include "core/error.h"
 #include "core/sym/sym_int.h"
@@ -12,6 +13,8 @@
 
 namespace tenon::autograd {
 
+thread_local constinit LateNodes* late_nodes = nullptr;
+
 namespace {
 
 // Nodes whose end waits until the one at hand is gone: a chain of a million nodes must not end in a
@@ -19,7 +22,9 @@ namespace {
 using Dying = std::vector<std::shared_ptr<Node>>;
 thread_local constinit Dying* dying_nodes = nullptr;  // of the outermost destructor that runs
 
+// Nodes that are due were made before this one.
 uint64_t next_sequence() {
+  if (late_nodes) late_nodes->make();
   thread_local uint64_t next = 0;
   return next++;
 }

@@ -13,4 +13,9 @@ namespace tenon::autograd {
 /// called them; none where it has not called every node.
 void run_as_unit(const PassRequest& pass, FunctionRef<std::span<const Node* const>()> run);
 
+/// Does such a pass of a body whose nodes are due, where the recording has it here. False: it has to be
+/// run, and nothing is done.
+bool passes_unwalked(std::span<const Tensor> outputs, std::span<const Tensor> gradients,
+                     const EngineOptions& options);
+
 }  // namespace tenon::autograd

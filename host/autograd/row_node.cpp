@@ -77,11 +77,8 @@ void RowNode::save_arguments(const CallArgs& call, int written) {
   for (const VjpPlanRule& rule : plan_.rules) {
     if (!wants(rule)) continue;
     for (const VjpUse& use : rule.uses) {
-      bool is_argument =
-          use.kind == Kind::argument || use.kind == Kind::sizes || use.kind == Kind::meta;
-      if (!is_argument || keeps(use)) continue;
-      bool skipped = use.unless >= 0 && call.args[use.unless].number().to_bool();
-      saved_.emplace_back(use, SavedValue(skipped ? Value() : call.args[use.index],
+      if (!use.is_of_argument() || keeps(use)) continue;
+      saved_.emplace_back(use, SavedValue(use.is_skipped(call) ? Value() : call.args[use.index],
                                           part_of(use.kind), use.index == written));
     }
   }

@@ -10,10 +10,14 @@
 
 #include "autograd/control_flow.h"
 #include "autograd/custom_node.h"
+#include "autograd/engine.h"
 #include "autograd/grad_state.h"
+#include "autograd/late_nodes.h"
 #include "autograd/row_node.h"
+#include "autograd/saved/saved_tensor_hooks.h"
 #include "autograd/view.h"
 #include "core/arguments.h"
+#include "core/device/stream_choice.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/grad_mode.h"
@@ -155,15 +159,21 @@ bool is_same(const Layout& a, const Layout& b) {
          same_sizes(list_of(a.strides), list_of(b.strides)) && guard_or_false(a.offset == b.offset);
 }
 
-// `results`: bit i is set where result i has a gradient. `is_laid_out_anew`: the call has written no
-// element, as t_.
-void attach(const CallArgs& call, const std::shared_ptr<Node>& node,
-            uint64_t results = ~uint64_t{0}, bool is_laid_out_anew = false) {
-  int written = call.op->mutated_args ? call.op->returned_arg : -1;
+// `results`: bit i is set where result i has a gradient.
+template <class F>
+void each_with_history(const CallArgs& call, uint64_t results, F&& f) {
   bool is_list = call.op->schema.returns_list();
   each_result(call, [&](const Tensor& t, uint32_t input) {
     if (!t.defined() || !is_differentiable(t.dtype())) return;
-    if (!is_list && !(results >> input & 1)) return;
+    if (is_list || (results >> input & 1)) f(t, input);
+  });
+}
+
+// `is_laid_out_anew`: the call has written no element, as t_.
+void attach(const CallArgs& call, const std::shared_ptr<Node>& node,
+            uint64_t results = ~uint64_t{0}, bool is_laid_out_anew = false) {
+  int written = call.op->mutated_args ? call.op->returned_arg : -1;
+  each_with_history(call, results, [&](const Tensor& t, uint32_t input) {
     if (written >= 0 && input == 0) {
       is_laid_out_anew ? relay_history(t, node) : rebase_history(t, node);
       ask_captured(t);
@@ -203,10 +213,45 @@ void take_symbols(RowNode& node, const CallArgs& call) {
   });
 }
 
+const OpEntry& row_of(const OpEntry& op) { return op.functional ? *op.functional : op; }
+
+// Of an op that writes arguments which nobody needs a gradient of, and that its node does not keep.
+bool writes_aside(const CallArgs& call, const VjpPlan& plan) {
+  if (call.op->returned_arg >= 0) return false;
+  auto is_written = [&](uint32_t arg) { return call.op->mutated_args >> arg & 1; };
+  bool has_history = false;
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (is_written(i))
+      each_tensor(call.args[i],
+                  [&](const Tensor& t) { has_history = has_history || t.requires_grad(); });
+  auto keeps_written = [&](const VjpUse& use) {
+    return use.is_of_argument() && !use.is_skipped(call) && is_written(use.index);
+  };
+  return !has_history && std::ranges::none_of(plan.rules, [&](const VjpPlanRule& rule) {
+    return std::ranges::any_of(rule.uses, keeps_written);
+  });
+}
+
+bool may_get_late_node(const CallArgs& call, const VjpPlan& plan) {
+  return late_nodes && thread_modes.follower && !packs_saved_tensors() && !anomaly_mode().enabled &&
+         !are_streams_chosen() && (!call.op->mutated_args || writes_aside(call, plan));
+}
+
+void record_late(const CallArgs& call, const VjpPlan& plan) {
+  const size_t before = late_nodes->n_steps();
+  run_below(call);
+  if (may_give_views(call)) mark_views(call, true);
+  if (!late_nodes || !late_nodes->take(*call.op, plan, before)) {
+    record_after(call, plan);
+    return;
+  }
+  each_with_history(call, plan.results, [](const Tensor& t, uint32_t) { mark_late_history(t); });
+}
+
 void record_rules(const CallArgs& call, const VjpPlan& plan) {
-  const OpEntry& row = call.op->functional ? *call.op->functional : *call.op;
-  auto node = std::make_shared<RowNode>(row, plan);
-  note_origin(*node, row.name);
+  if (may_get_late_node(call, plan)) return record_late(call, plan);
+  auto node = std::make_shared<RowNode>(row_of(*call.op), plan);
+  note_origin(*node, row_of(*call.op).name);
   node->connect(call);
   int written = call.op->mutated_args ? call.op->returned_arg : -1;
   node->save_arguments(call, written);
@@ -344,6 +389,16 @@ void record_call(const CallArgs& call) {
     check_writes(call);
   }
   record_by_plan(call);
+}
+
+std::shared_ptr<Node> record_after(const CallArgs& call, const VjpPlan& plan) {
+  auto node = std::make_shared<RowNode>(row_of(*call.op), plan);
+  node->connect(call);
+  node->save_arguments(call, -1);
+  node->save_results(call);
+  if (!thread_modes.follower) take_symbols(*node, call);
+  attach(call, node, plan.results);
+  return node;
 }
 
 void refuse_writes(const CallArgs& call, const Edges& edges, Written which) {

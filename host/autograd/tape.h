@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autograd/node.h"
+#include "autograd/vjp_plan.h"
 #include "core/function_ref.h"
 #include "ops/op_table.h"
 
@@ -9,6 +10,9 @@ namespace tenon::autograd {
 
 /// Runs the op and records it where an argument needs a gradient and gradients are on.
 void record_call(const CallArgs& call);
+
+/// Records a call with rules that has run before, and has written nothing that its node keeps.
+std::shared_ptr<Node> record_after(const CallArgs& call, const VjpPlan& plan);
 
 /// Remembers where a node was made, in anomaly mode.
 void note_origin(Node& node, const std::string& op);

@@ -19,6 +19,12 @@ struct VjpUse {
   uint8_t index = 0;  ///< of the argument or result
   bool may_be_undefined = false;
   int8_t unless = -1;  ///< argument that, when true, makes this one undefined
+  bool is_of_argument() const {
+    return kind == Kind::argument || kind == Kind::sizes || kind == Kind::meta;
+  }
+  bool is_skipped(const CallArgs& call) const {
+    return unless >= 0 && call.args[unless].number().to_bool();
+  }
   bool is_saved() const { return kind != Kind::grad && kind != Kind::grads && kind != Kind::needs; }
   friend bool operator==(const VjpUse&, const VjpUse&) = default;
 };

@@ -136,6 +136,7 @@ struct Recording {
   std::vector<ValueOrigin> inputs, outputs;
   std::vector<LogCall> log_calls;  ///< to be run after the graph
   bool has_backward = false;       ///< recorded through the tape: the body calls backward()
+  bool changes_needs = false;      ///< then: by requires_grad_() on what it has named
   std::vector<bool> grads_on;      ///< then, by node of the graph: gradients were on
   GradEffects gradients;
   /// By output number: the output of the graph that is its value, or -1 where sizes tell it.

@@ -106,6 +106,7 @@ class Trace {
 
   /// The body asks for gradients, and may do so again.
   void note_sought() { recording_.seeks_gradients = true; }
+  void note_changed_need() { recording_.changes_needs = true; }
   /// What is compiled of this recording serves only while `guard` holds.
   void keep_guard(ProgramGuard guard) { recording_.program_guards.push_back(std::move(guard)); }
 

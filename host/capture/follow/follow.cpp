@@ -33,19 +33,29 @@ struct Follower::Running {
   ModeScope keys{bit(Key::trace), bit(Key::autograd)};
   void* tracer = std::exchange(thread_modes.tracer, nullptr);
   uint64_t outside = std::exchange(thread_modes.excluded_outside, keys.excluded_before());
+  autograd::LateNodes* late_nodes = std::exchange(autograd::late_nodes, nullptr);
   Follower& follower;
   explicit Running(Follower& f) : follower(f) {
     if (f.is_on_tape()) thread_modes.exclude &= ~bit(Key::autograd);
     thread_modes.follower = thread_modes.tracer = &f;
     ++n_bodies_along_paths;
+    if (f.is_on_tape()) f.late_tape_.begin();
   }
   ~Running() {
     --n_bodies_along_paths;
+    follower.late_tape_.end();
+    autograd::late_nodes = late_nodes;
     thread_modes.follower = nullptr;
     thread_modes.tracer = tracer;
     thread_modes.excluded_outside = outside;
     if (follower.is_on_tape() && !follower.trace_) follower.leave_tape();
   }
+};
+
+// Also where what was pending fails while the body's own error is on its way.
+struct Follower::EndsTrace {
+  std::unique_ptr<TraceScope>& scope;
+  ~EndsTrace() { scope.reset(); }
 };
 
 Follower::Follower(const detail::Leaves& leaves, const PathVersion& first, const Helpers& helpers)
@@ -60,6 +70,7 @@ void Follower::run(const detail::Body& body) {
   ErrorOfRun error;
   body_ = &body;
   Running running(*this);
+  EndsTrace with_the_run{trace_scope_};
   LazyNumbersOfBody numbers;
   try {
     error.run_to_end(results_.tensors, [&] {
@@ -74,6 +85,7 @@ void Follower::run(const detail::Body& body) {
     changes.undo();
     throw;
   } catch (...) {
+    late_tape_.make();
     hide_refusal(changes, [&] {
       bool is_hidden = has_done_nothing();
       if (is_hidden) trace_scope_.reset();
@@ -156,6 +168,8 @@ static void track_views_of_fakes(const Walk& walk, const CallArgs& call) {
 // which are written once the code has run.
 void Follower::answer(const CallArgs& call) {
   if (call.op->mutated_args) check_writes(walk_.at(), walk_.at().next_step() + 1);
+  if ((call.op->mutated_args || forgets_history(*call.op)) && late_tape_.is_written_by(call))
+    late_tape_.make();
   walk_.at().give_results(call);
   if (!is_on_tape()) return;
   if (forgets_history(*call.op)) return forget_history(*call.args[0].as<Tensor>());
@@ -185,15 +199,22 @@ void Follower::take(const CallArgs& call) {
 bool Follower::takes_unit(OpUnit& unit) {
   if (thread_modes.follower != this || ErrorOfRun::runs_at_once()) return false;
   settle_needs();
-  auto fits = [&] { return !walk_.leaves_break_out() && walk_.at().fits_unit(unit); };
+  auto is_written_late = [&] {
+    return late_tape_.is_written_by(*walk_.path().unit_at(walk_.at().next_step()));
+  };
+  auto fits = [&] {
+    return !walk_.leaves_break_out() && walk_.at().fits_unit(unit) &&
+           !(late_tape_.is_in_pass() && is_written_late());
+  };
   if (is_off_path_ || holds_lazy_numbers() || !host_writes.are_none() ||
-      (!fits() && (unit.facts().empty() || !changes_path(fits)))) {
+      (!fits() && (unit.facts().empty() || late_tape_.is_in_pass() || !changes_path(fits)))) {
     open_unit_ = &unit;
     open_unit_step_ = walk_.at().next_step();
     return false;
   }
   if (!walk_.path().written_inputs().empty())
     check_writes(walk_.at(), walk_.path().unit_at(walk_.at().next_step())->end_step);
+  if (is_written_late()) late_tape_.make();
   walk_.at().pass_unit(unit);
   return true;
 }
@@ -236,6 +257,7 @@ bool finds_recorded_tensors(const Walk& walk) {
 
 // A path that has the same steps so far and goes on as `fits` asks takes over.
 bool Follower::changes_path(FunctionRef<bool()> fits) {
+  late_tape_.make();
   if (!asked_for_others_) {
     ModesOf around_the_call(helpers_.modes);
     GradientsAsRecorded grad(walk_.grad());
@@ -293,6 +315,17 @@ bool Follower::changes_need(const Tensor& captured, bool value) {
   frame.is_spoiled |= changes.any();
   has_other_needs_ = has_unsettled_needs_ = true;  // a module has many of them
   return true;
+}
+
+// The operations so far had it as it was. An argument is the program's, too.
+void Follower::change_need_on_tape(const Tensor& t, bool value) {
+  late_tape_.make();
+  has_changed_needs_ = true;
+  const Tensor real = t.is_fake() ? walk_.real_of(t) : Tensor();
+  if (!real.defined()) return;
+  PauseRecording as_it_is;
+  ChangesOfRun::note([real, before = real.requires_grad()] { real.requires_grad_(before); });
+  real.requires_grad_(value);
 }
 
 // Before the next step.
@@ -364,6 +397,7 @@ bool Follower::takes_function(const autograd::FunctionCall& call,
 
 // Leaves get back the gradients that they had, and no tensor of the run has a history any more.
 void Follower::leave_tape() {
+  late_tape_.end();
   gradients_.give_back();
   Position& at = walk_.at();
   at.each_object_of_body([&](uint32_t o) { drop_history(at.frame().objects[o]); });
@@ -375,7 +409,7 @@ namespace {
 std::vector<bool> have_histories(std::span<const Tensor> results) {
   std::vector<bool> have;
   for (const Tensor& t : results)
-    have.push_back(t.defined() && t.is_fake() && t.requires_grad() && autograd::node_of(t));
+    have.push_back(t.defined() && t.is_fake() && t.requires_grad() && autograd::has_history(t));
   return have;
 }
 
@@ -425,11 +459,13 @@ void Follower::finish_segments() {
 }
 
 void Follower::stop_following() {
+  late_tape_.make();
   if (difference_.empty()) difference_ = "it does what is only recorded";
   {
     ModesOf around_the_call(helpers_.modes);
     GradientsAsRecorded grad(walk_.grad());
     trace_ = helpers_.record(walk_.path(), difference_);
+    if (has_changed_needs_) trace_->note_changed_need();
   }
   thread_modes.follower = nullptr;  // what comes now is recorded
   uint64_t outside = thread_modes.excluded_outside;

@@ -17,13 +17,14 @@
 // A body that calls backward() and must be one graph has been recorded through the tape: runs go
 // through it, too, so that the passes and the user's hooks and functions run over fakes, and their
 // operations are compared like all else; a pass without such things is compared as a whole
-// (autograd/pass_unit.h). The gradients of leaves are the program's while the body
+// (autograd/pass_unit.h), mostly before the tape is made at all (late_tape.h). The gradients of leaves are the program's while the body
 // runs, and get back what they had; the code leaves what the body asked for. A recording that takes
 // over goes on with the tape as it is. Cost: bench/call_overhead, `followed`.
 //
 // Threads: a Follower lives on one thread.
 #pragma once
 
+#include "capture/follow/late_tape.h"
 #include "capture/follow/walk.h"
 #include "capture/host_writes.h"
 
@@ -93,6 +94,8 @@ class Follower {
   void leave_uncompiled(const UncompiledChanges& changes);
   /// The body changes whether a captured tensor needs gradients, where the recording has a break, too.
   bool changes_need(const Tensor& captured, bool value);
+  /// The same in a body on a tape of its own, of what it has named or made.
+  void change_need_on_tape(const Tensor& t, bool value);
   /// A hook that is registered on `t`, where the recording had one there, too.
   std::optional<autograd::HookHandle> takes_hook(const Tensor& t, const autograd::HookWish& wish);
   /// A function, whose forward has been followed, where the recording had it.
@@ -110,6 +113,7 @@ class Follower {
 
  private:
   struct Running;
+  struct EndsTrace;
   bool changes_path(FunctionRef<bool()> fits);
   bool ends_segment(std::string_view what);
   bool finds_next_part();
@@ -127,6 +131,7 @@ class Follower {
   std::vector<PathVersion> others_;
   bool asked_for_others_ = false;
   Walk walk_;
+  LateTape late_tape_{walk_};
   const detail::Leaves& leaves_;
   const detail::Body* body_ = nullptr;
   OpUnit* open_unit_ = nullptr;
@@ -136,6 +141,7 @@ class Follower {
   bool has_passed_break_ = false;
   bool has_other_needs_ = false;  // uncompiled code or the body has changed what needs gradients
   bool has_unsettled_needs_ = false;  // what comes next has not been held against that
+  bool has_changed_needs_ = false;    // on the tape
   bool is_off_path_ = false;          // it stops following at the next thing it is asked
   std::vector<Tensor> changed_;       // captured tensors, by uncompiled code
   std::string difference_;            // empty: it does what is only recorded

@@ -138,10 +138,11 @@ bool TouchedGradients::is_changed(const Touched& t) const {
 void TouchedGradients::leave_computed() const {
   PauseRecording pause;
   for (const Touched& t : touched_) {
-    if (!is_changed(t) || t.leaf.is_fake()) continue;
+    const Tensor& leaf = t.leaf.is_fake() ? concrete_of(t.leaf) : t.leaf;
+    if (!is_changed(t) || !leaf.defined()) continue;
     Tensor left = left_in(t);
     if (left.defined() && left.is_fake()) left = concrete_of(left);
-    if (left.defined() == left_in(t).defined()) t.leaf.set_grad(left);
+    if (left.defined() == left_in(t).defined()) leaf.set_grad(left);
   }
 }
 
@@ -305,13 +306,14 @@ const bool installed_grad_effects = [] {
   };
   autograd::requires_grad_slot = [](const Tensor& t, bool value, std::source_location where) {
     if (is_yet_to_be_met(t)) return note_need(t);
-    if (follows_on_tape()) return;
+    if (follows_on_tape()) return Follower::current()->change_need_on_tape(t, value);
     if (t.is_fake() && may_cut_body()) return change_need_between_segments(t, value, where);
     if (Follower* follower = t.is_fake() ? nullptr : Follower::current())
       if (!follower->is_one_graph() && follower->changes_need(t, value)) return;
     Trace* trace = Trace::current();
     if (!trace) return;
     if (!t.is_fake() && !trace->inputs().stand_ins.fake_of(t).defined()) return note_need(t);
+    trace->note_changed_need();
     BodyScope::check_for_tape("requires_grad_() begins a history");
     if (!trace->is_on_tape() && trace->fullgraph) start_tape(*trace);
     if (!trace->is_on_tape()) begin_segment(*trace, "requires_grad_()", where);

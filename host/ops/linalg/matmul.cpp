@@ -90,7 +90,7 @@ TensorMeta matmul_meta(const Tensor& a, const Tensor& b) {
   return contiguous_meta(list_of(sizes), a.dtype(), a.device());
 }
 
-TensorMeta linear_meta(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+void require_rows(const Tensor& input, const Tensor& weight) {
   require(weight.dim() == 2 || weight.dim() == 1,
           "linear: weight must have 1 or 2 dimensions, found shape {}", weight.sizes());
   require(input.dim() > 0, "linear: input needs a dimension");
@@ -98,6 +98,10 @@ TensorMeta linear_meta(const Tensor& input, const Tensor& weight, const Tensor& 
           "linear: input of shape {} has rows of {} elements, weight of shape {} takes rows of {}",
           input.sizes(), input.size(-1), weight.sizes(), weight.size(-1));
   require_factors("linear", input, weight);
+}
+
+TensorMeta linear_meta(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  require_rows(input, weight);
   Dims sizes = dims_of(leading(input.sizes(), 1));
   if (weight.dim() == 2) sizes.push_back(weight.size(0));
   TensorMeta meta = contiguous_meta(list_of(sizes), input.dtype(), input.device());
@@ -231,7 +235,7 @@ Tensor matmul_decomp(const Tensor& a, const Tensor& b) {
 }
 
 Tensor linear_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  linear_meta(input, weight, bias);
+  require_rows(input, weight);  // the parts check what is left
   if (!bias.defined()) return matmul(input, weight.dim() == 2 ? t(weight) : weight);
   if (input.dim() == 2 && weight.dim() == 2) return addmm(bias, input, t(weight));
   if (input.dim() < 3 || weight.dim() != 2 || bias.dim() != 1 || !input.is_contiguous())

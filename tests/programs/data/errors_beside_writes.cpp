@@ -210,5 +210,19 @@ TENON_PROGRAM(ViewsAreKeptBesideWrites, 8) {
   }
 }
 
+// The error on the data comes when the body has thrown its own.
+TENON_PROGRAM(ABodyThrowsBehindAnErrorOnTheData, 8) {
+  Tensor n_calls = zeros({});
+  auto f = run.compile([&](const Tensor& x, const Tensor& at, bool fails) {
+    n_calls.add_(x.index_select(0, at).sum());
+    if (fails) throw std::runtime_error("of the body");
+    return n_calls + 1.0;
+  });
+  Tensor x = ones({4});
+  for (auto [last, fails] : {std::pair(2, false), {2, true}, {9, true}, {2, false}, {9, true}})
+    run.log_error([&, last = last, fails = fails] { run.log(f(x, tensor({1, last}), fails)); });
+}
+TENON_PROGRAM_IN_ONE_GRAPH(ABodyThrowsBehindAnErrorOnTheData, 8);
+
 }  // namespace
 }  // namespace tenon::programs
