@@ -130,6 +130,10 @@ class Node : public std::enable_shared_from_this<Node> {
 inline constexpr uint64_t first_sequence = ~uint64_t{0};
 
 void remove_hook(Node& node, uint64_t id);
+/// Whether hooks come before or behind its function.
+inline bool has_node_hooks(const Node& node) {
+  return node.hooks && !(node.hooks->before.empty() && node.hooks->after.empty());
+}
 uint64_t new_hook_id();
 /// The gradient that goes into this input is added up in `cell`, after the hooks of the tensor.
 void retain_grad_at(Node& node, uint32_t input, std::shared_ptr<Tensor> cell);

@@ -216,10 +216,6 @@ class ProgramRun {
     if (put(step, grads, before)) return true;
     capture(step.place, grads);
     if (!visit_at(step.place).runs) return depart(step, {});
-    if (visit_at(step.place).is_leaf) {
-      accumulate(node, std::move(grads[0]));
-      return depart(step, {});
-    }
     autograd::run_before_hooks(node, grads);
     return depart(step, call_with_after_hooks(node, std::move(grads)));
   }
@@ -252,6 +248,7 @@ class ProgramRun {
   Tensors call_with_after_hooks(Node& node, Tensors grads) {
     bool has_after = node.hooks && !node.hooks->after.empty();
     Tensors inputs = has_after ? grads : Tensors();
+    if (node.sequence() == autograd::first_sequence) check_nan(walk_, node, grads[0]);
     Tensors outputs = autograd::call_function(node, std::move(grads), request_.options.keep_graph);
     autograd::run_after_hooks(node, outputs, inputs);
     return outputs;

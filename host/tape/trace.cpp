@@ -290,8 +290,8 @@ class TapeTrace {
       if (program_.captured_from[i].first == walk_.order[place])
         captured_[i] = grads[program_.captured_from[i].second];
     if (!v.runs) return;
-    if (v.is_leaf) return accumulate(place, grads[0]);
     if (v.opaque) return call_function(place, grads);
+    if (v.is_leaf) return accumulate(place, grads[0]);
     Tensors outputs = record_function(place, std::move(grads));
     for (size_t i = 0; i < outputs.size(); ++i) {
       uint32_t target = walk_.targets[v.first_target + i];

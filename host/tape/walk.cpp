@@ -174,7 +174,9 @@ void TapeWalk::write_node(Visit& visit) {
   if (visit.is_leaf || node.hooks) write_hooks(visit);
   autograd::Collector::Mark mark = collected.mark();
   visit.first_packed = static_cast<uint32_t>(collected.packed_places.size());
-  if (visit.needed && visit.runs && !visit.is_leaf) {
+  if (visit.is_leaf) {
+    visit.opaque = visit.runs && autograd::has_node_hooks(node);
+  } else if (visit.needed && visit.runs) {
     visit.opaque = !node.collect(collected);
     if (visit.opaque) {
       collected.go_back(mark);
@@ -195,7 +197,8 @@ void TapeWalk::write_update(Visit& visit, const Tensor& leaf) {
   const autograd::LeafUpdate* update = state.after_accumulate[0].update.get();
   constexpr uint32_t first = 0, again = 1;
   bool is_alone = update && state.after_accumulate.size() == 1 && !state.grad.defined() &&
-                  leaf.requires_grad() && visit.needed && visit.runs;
+                  leaf.requires_grad() && visit.needed && visit.runs &&
+                  !autograd::has_node_hooks(*visit.node);
   if (is_alone) {
     is_alone = updated_.number(impl_of(leaf)->storage_ref.get(), first) == first;
     updated_.renumber(impl_of(leaf)->storage_ref.get(), again);

@@ -133,5 +133,44 @@ TENON_PROGRAM(AFrozenWeightIsWrittenBeforeItsUpdate, 8) {
   }
 }
 
+// Before and behind the node that adds the gradient up, among hooks of the other kinds.
+TENON_PROGRAM(HooksOnTheNodeOfAWeight, 12) {
+  Tensor w = weight(), b = ones({3}).requires_grad_();
+  optim::SGD opt({b}, {.lr = 0.125});
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor loss = (x.matmul(w) + b).square().sum();
+    loss.backward();
+    return loss.detach();
+  });
+  Tensor holds_nodes = w.sum() + b.sum();
+  auto sums = ag::grad_fn(holds_nodes).next_functions();
+  ag::GradFn of_w = sums[0].next_functions()[0], of_b = sums[1].next_functions()[0];
+  for (int i = 0; i < 10; ++i) {
+    w.set_grad({});
+    optim::StepInBackward in_backward(opt);
+    std::vector<ag::HookHandle> hooks;
+    if (i % 2)
+      hooks.push_back(of_w.register_prehook(
+          [](const std::vector<Tensor>& g) { return std::vector<Tensor>{g[0] * 3.0}; }));
+    if (i % 3 == 1)
+      hooks.push_back(
+          of_w.register_hook([&](const std::vector<Tensor>& out, const std::vector<Tensor>& in) {
+            run.log("behind", out.size(), in.size(), w.grad().dim());
+            return out;
+          }));
+    if (i % 4 == 3) hooks.push_back(ag::register_hook(w, [](const Tensor& g) { return g + 1.0; }));
+    if (i % 5 > 2)
+      hooks.push_back(of_b.register_prehook(
+          [](const std::vector<Tensor>& g) { return std::vector<Tensor>{g[0] * 0.5}; }));
+    if (i > 6)
+      hooks.push_back(ag::register_post_accumulate_grad_hook(
+          w, [&](const Tensor& t) { run.log("added", t.grad().dim()); }));
+    run.log(f(ones({2, 4})));
+    run.log(w.grad(), b, b.grad());
+    for (auto& hook : hooks) hook.remove();
+  }
+}
+TENON_PROGRAM_IN_ONE_GRAPH(HooksOnTheNodeOfAWeight, 12);
+
 }  // namespace
 }  // namespace tenon::programs
