@@ -1,6 +1,6 @@
 // Whole steps whose tape is made only when somebody looks: what bodies ask of it, write under it and
 // leave undone on some calls.
-#include "program.h"
+#include "training/small_nets.h"
 
 #include <stdexcept>
 
@@ -383,7 +383,10 @@ TENON_PROGRAM(ScalesChangeFromCallToCall, 8) {
     opt.step();
     return loss.detach();
   });
-  for (int i = 0; i < 7; ++i) run.log(f(points(i), 1.0f / float(1 << i % 4)), net.in.weight.grad());
+  for (int i = 0; i < 7; ++i) {
+    Tensor loss = f(points(i), 1.0f / float(1 << i % 4));
+    run.log(coarse(loss * 64), coarse(net.in.weight.grad() * 64));
+  }
 }
 TENON_PROGRAM_IN_ONE_GRAPH(ScalesChangeFromCallToCall, 8);
 
@@ -555,6 +558,45 @@ TENON_PROGRAM(AnArgumentComesToNeedGradients, 8) {
   }
 }
 TENON_PROGRAM_IN_ONE_GRAPH(AnArgumentComesToNeedGradients, 8);
+
+TENON_PROGRAM(AnArgumentNeedsGradientsOnOtherPaths, 12) {
+  Tensor w = row({1, 2}).requires_grad_();
+  int n = 0;
+  auto f = run.compile([&](const Tensor& x) {
+    x.requires_grad_();
+    Tensor loss = (x * w).sum();
+    loss.backward();
+    if (++n % 2) w.set_grad({});
+    return loss.detach();
+  });
+  for (int i = 0; i < 6; ++i) {
+    Tensor x = row({1, 3});
+    run.log(f(x), x.requires_grad(), x.grad(), w.grad());
+  }
+}
+TENON_PROGRAM_IN_ONE_GRAPH(AnArgumentNeedsGradientsOnOtherPaths, 12);
+
+TENON_PROGRAM(ACapturedTensorIsWrittenBetweenPasses, 12) {
+  Tensor b = row({1, 2}), w = row({3, 4}).requires_grad_();
+  int n = 0;
+  auto f = run.compile(
+      [&](const Tensor& x) {
+        w.set_grad({});
+        Tensor y = b * (x * w);
+        (x * w).sum().backward();
+        b.mul_(0.5);
+        if (++n % 4 == 3) (y * 2.0).sum().backward();
+        return x * 1.0;
+      },
+      {.fullgraph = true});
+  for (int i = 0; i < 8; ++i) {
+    try {
+      run.log(f(row({1, 1})), w.grad(), b);
+    } catch (const std::exception& error) {
+      run.log(std::string(error.what()).find("modified in place") != std::string::npos, n);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace tenon::programs
