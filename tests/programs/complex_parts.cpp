@@ -175,5 +175,13 @@ TENON_PROGRAM(ComplexWeightsAreTrained, 16) {
       run, optim::AdagradOptions{.lr = 0.125, .initial_accumulator_value = 0.5});
 }
 
+TENON_PROGRAM(PartsUnderAutocast, 2) {
+  auto f = run.compile([&](const Tensor& z) {
+    AutocastGuard autocast;
+    return std::vector<Tensor>{view_as_real(z) * 1.0, real(z) + 1.0, imag(z * 2.0)};
+  });
+  for (float i : {1.0f, 2.0f, 4.0f}) run.log(f(complex(row({i, 2}), row({3, -i}))));
+}
+
 }  // namespace
 }  // namespace tenon::programs

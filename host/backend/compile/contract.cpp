@@ -196,7 +196,9 @@ std::string CallContract::output_problem(size_t i, const tn_tensor* t) const {
                    dtype_text(e.dtype));
   if (t->ndim != e.rank)
     return message("{} has {} dimensions, the graph says {}", output_name(i), t->ndim, e.rank);
-  if (!(e.flags & TN_T_CONTIGUOUS)) return {};
+  // Code for one op on a GPU may lay its result out as an operand lies; whoever reads it asks it.
+  const bool is_on_cpu = t->device_type == static_cast<int32_t>(DeviceType::cpu);
+  if (!(e.flags & TN_T_CONTIGUOUS) || !is_on_cpu) return {};
   std::vector<int64_t> contiguous(e.rank, 1);
   for (int32_t d = e.rank - 1; d-- > 0;) contiguous[d] = contiguous[d + 1] * t->sizes[d + 1];
   return stride_problem(i, *t, contiguous);

@@ -79,6 +79,7 @@ void Follower::run(const detail::Body& body) {
                results_.tensors, results_.plain);
     });
     if (!trace_) finish();
+    leave_needs();
     if (trace_) recording_ = std::make_unique<Recording>(trace_->finish(results_));
   } catch (const WantsTape&) {
     trace_scope_.reset();
@@ -179,6 +180,7 @@ void Follower::answer(const CallArgs& call) {
     if (written >> i & 1)
       each_tensor(call.args[i], [&](const Tensor& t) {
         if (Tensor fake = t.is_fake() ? t : walk_.fake_of(t); fake.defined()) bump_version(fake);
+        if (!t.is_fake()) count_write(t);
       });
 }
 
@@ -215,7 +217,13 @@ bool Follower::takes_unit(OpUnit& unit) {
   if (!walk_.path().written_inputs().empty())
     check_writes(walk_.at(), walk_.path().unit_at(walk_.at().next_step())->end_step);
   if (is_written_late()) late_tape_.make();
+  const Path::Unit& recorded = *walk_.path().unit_at(walk_.at().next_step());
   walk_.at().pass_unit(unit);
+  for (const Path::Unit::Write& write : recorded.writes) {
+    const ValueOrigin& origin = walk_.path().objects()[write.object].origin;
+    if (is_on_tape() && write.is_new && origin.kind == ValueOrigin::Kind::implicit)
+      count_write(walk_.at().frame().slots[origin.index]);
+  }
   return true;
 }
 
@@ -317,17 +325,6 @@ bool Follower::changes_need(const Tensor& captured, bool value) {
   return true;
 }
 
-// The operations so far had it as it was. An argument is the program's, too.
-void Follower::change_need_on_tape(const Tensor& t, bool value) {
-  late_tape_.make();
-  has_changed_needs_ = true;
-  const Tensor real = t.is_fake() ? walk_.real_of(t) : Tensor();
-  if (!real.defined()) return;
-  PauseRecording as_it_is;
-  ChangesOfRun::note([real, before = real.requires_grad()] { real.requires_grad_(before); });
-  real.requires_grad_(value);
-}
-
 // Before the next step.
 void Follower::settle_needs() {
   if (std::exchange(has_unsettled_needs_, false)) leave_uncompiled({});
@@ -354,54 +351,6 @@ bool Follower::passes_break(std::string_view what) {
     difference_ = "other tensors need gradients";
   }
   return true;
-}
-
-std::optional<autograd::HookHandle> Follower::takes_hook(const Tensor& t,
-                                                         const autograd::HookWish& wish) {
-  settle_needs();
-  if (is_off_path_) return std::nullopt;
-  auto real = [&] { return Tensor(t.is_fake() ? walk_.real_of(t) : t); };  // a segment may make it
-  if (takes_at_once(real(), wish)) return attach_now(wish, real());
-  std::optional<ValueId> value = walk_.pending_value(t);
-  auto expects = [&] { return walk_.expects_hook(*value, wish.on_node); };
-  if (value && (expects() || changes_path(expects))) return wait_with(wish, *value, walk_.requests);
-  // A break of the recording is not one for it, unless such a write was the reason.
-  auto has_break = [&] {
-    auto [part, own] = *walk_.output_of_segment(t);
-    return is_written_through_views(*part->graph, own) && passes_break();
-  };
-  if (!value || has_break()) {
-    require_node_to_come(wish);
-    if (auto output = walk_.output_of_segment(t))
-      require_whole_gradient(wish, *output->first->graph, output->second, [&](size_t i) {
-        return i < output->first->outputs.size() && walk_.is_reachable(output->first->outputs[i]);
-      });
-    return attach_now(wish, real());
-  }
-  difference_ = message("{} is called after {} operations", wish.what, walk_.at().next_step());
-  return std::nullopt;
-}
-
-bool Follower::takes_function(const autograd::FunctionCall& call,
-                              const autograd::FunctionTensors& tensors) {
-  settle_needs();
-  if (is_off_path_) return false;
-  auto fits = [&] { return walk_.ends_function(tensors, call.waiting()->kinds()); };
-  if (!fits() && !changes_path(fits)) {
-    difference_ = message("{} ends after {} operations", call.name, walk_.at().next_step());
-    return false;
-  }
-  walk_.add_function(call.waiting());
-  return true;
-}
-
-// Leaves get back the gradients that they had, and no tensor of the run has a history any more.
-void Follower::leave_tape() {
-  late_tape_.end();
-  gradients_.give_back();
-  Position& at = walk_.at();
-  at.each_object_of_body([&](uint32_t o) { drop_history(at.frame().objects[o]); });
-  at.path().frames().mark_arguments(at.frame());
 }
 
 namespace {
@@ -477,6 +426,7 @@ void Follower::stop_following() {
   forget_named(*trace_, changed_);
   trace_->inputs().host_writes = std::move(host_writes);
   (is_on_tape() ? trace_->gradients() : trace_->early_gradients()) = std::move(gradients_);
+  leave_needs();
 }
 
 namespace {

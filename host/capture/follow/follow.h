@@ -120,6 +120,8 @@ class Follower {
   void settle_needs();
   bool runs_outside(const CallArgs& call);
   void answer(const CallArgs& call);
+  void count_write(const Tensor& captured);
+  void leave_needs();
   void take(const CallArgs& call);
   void leave_tape();
   void finish();
@@ -138,6 +140,8 @@ class Follower {
   size_t open_unit_step_ = 0;
   BodyResults results_;
   TouchedGradients gradients_;
+  std::vector<std::pair<Tensor, bool>> needs_of_arguments_;
+  std::vector<std::pair<Tensor, uint64_t>> written_;  // captured tensors, with versions before
   bool has_passed_break_ = false;
   bool has_other_needs_ = false;  // uncompiled code or the body has changed what needs gradients
   bool has_unsettled_needs_ = false;  // what comes next has not been held against that

@@ -228,6 +228,7 @@ std::unique_ptr<Frame> FrameStore::make() const {
   frame->id = next_frame.fetch_add(1, std::memory_order_relaxed);
   frame->objects.resize(path_.objects().size());
   for (uint32_t o = 0; o < frame->objects.size(); ++o) add_object(*frame, o);
+  mark_arguments(*frame);
   add_arguments(*frame);
   add_args(*frame);
   frame->numbers.resize(path_.numbers().size());
@@ -252,7 +253,6 @@ void FrameStore::add_object(Frame& frame, uint32_t object) const {
 }
 
 void FrameStore::add_arguments(Frame& frame) const {
-  mark_arguments(frame);
   frame.arguments.clear();
   for (uint32_t object : path_.argument_objects())
     frame.arguments.push_back(object == Path::no_object ? Tensor() : frame.objects[object]);
@@ -265,6 +265,10 @@ void FrameStore::replace_objects(Frame& frame, std::span<const uint32_t> objects
     add_object(frame, o);
     if (frame.objects[o].defined()) lay_out(frame, path_.objects()[o].value);
   }
+  // The body may have changed what the others need.
+  for (auto [object, needs_grad] : needs_of_arguments_)
+    if (std::ranges::find(objects, object) != objects.end())
+      mark_requires_grad(frame.objects[object], needs_grad);
   add_arguments(frame);
 }
 

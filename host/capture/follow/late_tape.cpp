@@ -3,6 +3,7 @@
 
 #include "autograd/saved/saved_tensor_hooks.h"
 #include "autograd/tape.h"
+#include "capture/follow/memory_of_run.h"
 #include "core/arguments.h"
 #include "ops/forms/history.h"
 
@@ -73,10 +74,6 @@ bool LateTape::is_due(const Tensor& fake) const {
 }
 
 // ---- writes
-
-static bool is_alone_in_memory(const Tensor& t) {
-  return impl_of(t)->storage_ref->references.load(std::memory_order_relaxed) == 1;
-}
 
 const Tensor* LateTape::real_of(uint32_t object) const {
   const ValueOrigin& origin = walk_.path().objects()[object].origin;

@@ -93,7 +93,7 @@ bool Walk::has_used_memory_of(const Tensor& lent) const {
 }
 
 bool has_history_to_come(const Walk& walk, const Tensor& real) {
-  if (!walk.is_to_be_written(real)) return false;
+  if (is_alone_in_memory(real) || !walk.is_to_be_written(real)) return false;
   auto gives_it = [&](const Tensor& other, const Tensor& fake) {
     return has_history_to_come(fake, other) && shares_storage(other, real);
   };

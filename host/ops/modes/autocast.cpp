@@ -105,10 +105,11 @@ CudaCast policy_of(const OpEntry& op, DeviceType device) {
   return as_rows_say[static_cast<size_t>(op.def->autocast)];
 }
 
+// A core op is one op, also where a function makes it, of other ops or of none.
 bool is_made_of_parts(const OpEntry& op) {
   const OpDef& def = *op.def;
-  return def.decomp && !def.eager && !def.formula && !def.view && !def.provider && !op.functional &&
-         !op.mutated_args && op.foreign_kernels().empty();
+  return def.decomp && !def.core && !def.eager && !def.formula && !def.view && !def.provider &&
+         !op.functional && !op.mutated_args && op.foreign_kernels().empty();
 }
 
 void run_as_given(const CallArgs& call) {
