@@ -105,7 +105,7 @@ void Cache::learn(const Found& found, const Departure& departure) {
   n_versions_ -= std::erase(found.entry->versions, found.version);
   if (!gives_up) return;
   auto left_alone = std::make_shared<Version>();
-  left_alone->why = "its hooks or functions give gradients of changing kinds";
+  left_alone->why = "its hooks or functions give gradients of changing kinds, or register hooks";
   left_alone->last_use = found.version->last_use.load();
   found.entry->versions.insert(found.entry->versions.begin(), std::move(left_alone));
   ++n_versions_;

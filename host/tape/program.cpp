@@ -2,6 +2,7 @@
 #include "tape/program.h"
 
 #include "autograd/accumulate_grad.h"
+#include "autograd/grad_state.h"
 #include "autograd/saved/saved_tensor.h"
 #include "autograd/saved/saved_tensor_hooks.h"
 #include "core/dispatch.h"
@@ -195,8 +196,33 @@ class ProgramRun {
     for (size_t i = 0; i < made.size(); ++i) values_[step.writes[i]] = std::move(made[i]);
   }
 
+  // Whether a node that comes later has a hook that this pass has registered: no step calls it.
+  bool has_new_hooks(const Step& step) {
+    uint64_t id = autograd::new_hook_id();
+    if (std::exchange(last_hook_, id) + 1 == id) return false;
+    auto is_new = [this](const auto& hook) { return hook.id > first_hook_; };
+    for (uint32_t place = step.place + 1; place < walk_.order.size(); ++place) {
+      Node& node = node_at(place);
+      if (visit_at(place).is_leaf) {
+        const Tensor& leaf = static_cast<const autograd::AccumulateGrad&>(node).leaf();
+        autograd::GradState& state = autograd::ensure_state(leaf);
+        std::lock_guard guard(state.lock);
+        if (std::ranges::any_of(state.hooks, is_new)) return true;
+        if (std::ranges::any_of(state.after_accumulate, is_new)) return true;
+      }
+      std::lock_guard guard(node.lock);
+      if (!node.hooks) continue;
+      for (const auto& list : node.hooks->tensors)
+        if (std::ranges::any_of(list.hooks, is_new)) return true;
+      if (std::ranges::any_of(node.hooks->before, is_new)) return true;
+      if (std::ranges::any_of(node.hooks->after, is_new)) return true;
+    }
+    return false;
+  }
+
   // The gradients that take the place of `before`; false unless they look like those.
   bool put(const Step& step, Tensors& now, const Tensors& before) {
+    if (has_new_hooks(step)) return false;
     for (size_t i = 0; i < now.size(); ++i) {
       bool alike = now[i].defined() == before[i].defined() &&
                    (!now[i].defined() || same_shape(now[i], before[i]));
@@ -263,10 +289,9 @@ class ProgramRun {
     for (size_t i = 0; i < outputs.size(); ++i)
       if (is_needed(step.place, i))
         foreseen = foreseen && outputs[i].defined() == (step.writes[i] != no_value);
-    if (!foreseen) {
+    if (!foreseen)
       for (const Tensor& t : outputs) departure_.defined.push_back(t.defined());
-      return depart(step, std::move(outputs));
-    }
+    if (!foreseen || has_new_hooks(step)) return depart(step, std::move(outputs));
     for (size_t i = 0; i < outputs.size(); ++i)
       if (step.writes[i] != no_value)
         values_[step.writes[i]] = plain(fitted(node, i, std::move(outputs[i]))).contiguous();
@@ -340,6 +365,7 @@ class ProgramRun {
   const PassRequest& request_;
   Tensors values_;
   std::vector<uint64_t> versions_;  ///< of Program::late_reads, at the beginning
+  uint64_t first_hook_ = autograd::new_hook_id(), last_hook_ = first_hook_;
   // ---- when the program is left
   Departure departure_;
   std::vector<Edge> roots_;

@@ -279,5 +279,31 @@ TENON_PROGRAM(HooksOnNodesWithABackwardInTheBody, 6) {
   for (int i = 0; i < 4; ++i) run.log(step(row({1, float(i) / 4})), w.detach());
 }
 
+// Those on nodes that come later are called in the same pass.
+TENON_PROGRAM(HooksThatHooksRegister, 4) {
+  Tensor w = row({1, 2}).requires_grad_();
+  int n = 0;
+  auto f = run.compile([&](const Tensor& x) { return (x * w).exp(); });
+  std::vector<autograd::HookHandle> hooks;
+  auto triples = [&](const Tensor& g) {
+    run.log("later", g);
+    return g * 3.0;
+  };
+  for (int i = 0; i < 12; ++i) {
+    w.set_grad({});
+    Tensor h = f(row({1, float(i % 2)})) * 2.0, y = h.sin(), z = y * y;
+    hooks.push_back(autograd::register_hook(z, [&](const Tensor&) {
+      if (++n % 4 == 1) hooks.push_back(autograd::register_hook(h, triples));
+      if (n % 4 == 2) hooks.push_back(autograd::register_hook(w, triples));
+      if (n % 4 == 3)
+        hooks.push_back(grad_fn(h).register_prehook(
+            [&](const std::vector<Tensor>& g) { return std::vector<Tensor>{triples(g[0])}; }));
+    }));
+    z.sum().backward();
+    run.log(w.grad());
+    for (auto& hook : hooks) hook.remove();
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs
