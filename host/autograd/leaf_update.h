@@ -11,7 +11,8 @@ namespace tenon::autograd {
 class LeafUpdate {
  public:
   virtual ~LeafUpdate() = default;
-  /// Equal where `run` calls the same ops; of one that is gone, never used again.
+  /// Equal where `run` calls the same ops; of one that is gone, never used again. 0: `run` may do
+  /// something else each time, so that it is called.
   virtual uint64_t kind() const = 0;
   /// What `run` reads or writes besides the leaf and its gradient.
   virtual size_t n_tensors() const = 0;

@@ -5,7 +5,7 @@
 // their options, and on dtype, device and number of dimensions of a parameter: their update is
 // recorded once on fakes, and its text decides. Programs that make an optimiser for each phase, or
 // for each step, so find the code that is there. Optimisers of the program may read numbers that
-// change, so each of those has a kind of its own. Cost: microseconds for each such parameter.
+// change, or throw: they have no kind and are called. Cost: microseconds for each such parameter.
 #include "autograd/leaf_update.h"
 #include "core/sym/shape_env.h"
 #include "core/tensor/tensor_impl.h"
@@ -26,10 +26,6 @@ namespace {
 /// Threads: any.
 class UpdateKinds {
  public:
-  uint64_t fresh() {
-    std::lock_guard lock(kinds_lock_);
-    return ++last_;
-  }
   uint64_t of(const std::string& ops) {
     std::lock_guard lock(kinds_lock_);
     auto [at, is_new] = known_.try_emplace(ops, last_ + 1);
@@ -113,8 +109,7 @@ class GroupKinds {
     auto [at, is_new] =
         known_.try_emplace({parameter.dtype(), parameter.dim(), device.type, device.index});
     if (is_new)
-      at->second = is_of_the_library(update.optimizer) ? kinds().of(ops_of(update, parameter))
-                                                       : kinds().fresh();
+      at->second = is_of_the_library(update.optimizer) ? kinds().of(ops_of(update, parameter)) : 0;
     return at->second;
   }
 

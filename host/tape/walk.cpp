@@ -196,8 +196,8 @@ void TapeWalk::write_update(Visit& visit, const Tensor& leaf) {
   autograd::GradState& state = autograd::ensure_state(leaf);
   const autograd::LeafUpdate* update = state.after_accumulate[0].update.get();
   constexpr uint32_t first = 0, again = 1;
-  bool is_alone = update && state.after_accumulate.size() == 1 && !state.grad.defined() &&
-                  leaf.requires_grad() && visit.needed && visit.runs &&
+  bool is_alone = update && update->kind() && state.after_accumulate.size() == 1 &&
+                  !state.grad.defined() && leaf.requires_grad() && visit.needed && visit.runs &&
                   !autograd::has_node_hooks(*visit.node);
   if (is_alone) {
     is_alone = updated_.number(impl_of(leaf)->storage_ref.get(), first) == first;

@@ -172,5 +172,28 @@ TENON_PROGRAM(HooksOnTheNodeOfAWeight, 12) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(HooksOnTheNodeOfAWeight, 12);
 
+// What an optimiser of the program reads is no part of the tape.
+struct Fading : optim::Optimizer {
+  double rate = 0.5;
+  mutable int updates = 0;
+  explicit Fading(const std::vector<Tensor>& parameters) { add_group(parameters, 0.5, 0, {}); }
+  void update(size_t, const Tensor& p, const Tensor& g, const std::vector<Tensor>&) const override {
+    if (++updates == 4) throw std::runtime_error("the fourth update");
+    p.sub_(g * rate);
+  }
+};
+
+TENON_PROGRAM(AnOptimizerReadsItsOwnNumber, 4) {
+  Tensor w = weight();
+  Fading opt({w});
+  optim::StepInBackward in_backward(opt);
+  auto f = run.compile([&](const Tensor& x) { return x.matmul(w).sum(); });
+  for (int i = 0; i < 6; ++i) {
+    run.log_error([&] { f(ones({2, 4})).backward(); });
+    opt.rate *= 0.5;
+    run.log(w, opt.updates);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs
