@@ -15,10 +15,12 @@ def output(*command):
 
 
 def machine():
-    """$TENON_MACHINE, else the processor and its number of virtual CPUs, as ./dev figures says."""
+    """$TENON_MACHINE, else the processor, its widest vectors and its number of virtual CPUs, as ./dev figures says."""
     with open("/proc/cpuinfo") as f:
-        model = re.search(r"model name\s*: (.*)", f.read()).group(1)
-    return os.environ.get("TENON_MACHINE") or f"{model}, {os.cpu_count()} virtual CPUs"
+        text = f.read()
+    model = re.search(r"model name\s*: (.*)", text).group(1)
+    vectors = ", AVX-512" if " avx512f" in text else ", AVX2" if " avx2" in text else ""
+    return os.environ.get("TENON_MACHINE") or f"{model}{vectors}, {os.cpu_count()} virtual CPUs"
 
 
 def save(name, title, note, columns, rows):

@@ -22,7 +22,7 @@
 #include "autograd/collector.h"
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
-#include "autograd/passed_results.h"
+#include "autograd/passes/passed_results.h"
 #include "autograd/saved/saved_tensor.h"
 #include "config/config.h"
 #include "config/flags.h"

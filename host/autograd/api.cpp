@@ -5,7 +5,7 @@
 #include "autograd/grad_state.h"
 #include "autograd/late_nodes.h"
 #include "autograd/leaf_update.h"
-#include "autograd/pass_unit.h"
+#include "autograd/passes/pass_unit.h"
 #include "autograd/tape.h"
 #include "autograd/tape_requests.h"
 #include "core/dispatch.h"

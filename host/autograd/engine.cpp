@@ -16,8 +16,8 @@
 
 #include "autograd/accumulate_grad.h"
 #include "autograd/grad_state.h"
-#include "autograd/pass_streams.h"
-#include "autograd/pass_unit.h"
+#include "autograd/passes/pass_streams.h"
+#include "autograd/passes/pass_unit.h"
 #include "autograd/tape.h"
 #include "core/dispatch.h"
 #include "core/error.h"

@@ -17,7 +17,7 @@
 // A body that calls backward() and must be one graph has been recorded through the tape: runs go
 // through it, too, so that the passes and the user's hooks and functions run over fakes, and their
 // operations are compared like all else; a pass without such things is compared as a whole
-// (autograd/pass_unit.h), mostly before the tape is made at all (late_tape.h). The gradients of leaves are the program's while the body
+// (autograd/passes/pass_unit.h), mostly before the tape is made at all (late_tape.h). The gradients of leaves are the program's while the body
 // runs, and get back what they had; the code leaves what the body asked for. A recording that takes
 // over goes on with the tape as it is. Cost: bench/call_overhead, `followed`.
 //

@@ -1,25 +1,12 @@
-// Whole steps whose tape is made only when somebody looks: what bodies ask of it, write under it and
-// leave undone on some calls.
+// Whole steps whose tape is made only when somebody looks: what bodies ask of it and leave undone on
+// some calls.
+#include "tapes/two_layers.h"
 #include "training/small_nets.h"
-
-#include <stdexcept>
 
 namespace tenon::programs {
 namespace {
 
 namespace ag = tenon::autograd;
-
-struct Net : nn::Module {
-  nn::Linear in{2, 4}, out{4, 2};
-  TENON_MODULE(Net, in, out)
-  explicit Net(double first = 0.25) {
-    NoGradGuard no_grad;
-    for (const Tensor& p : parameters()) p.fill_(first);
-  }
-  Tensor forward(const Tensor& x) const { return out(in(x).relu()); }
-};
-
-Tensor points(int i) { return row({1, float(i % 3), -1, 2}).reshape({2, 2}) * 0.5; }
 
 TENON_PROGRAM(ANodeIsAskedFor, 6) {
   Net net;
@@ -59,60 +46,6 @@ TENON_PROGRAM(TwoNetsTakeTheirSteps, 4) {
   }
 }
 TENON_PROGRAM_IN_ONE_GRAPH(TwoNetsTakeTheirSteps, 4);
-
-TENON_PROGRAM(AKeptResultIsWrittenBeforeThePass, 8) {
-  Net net;
-  int n = 0;
-  auto f = run.compile(
-      [&](const Tensor& x) {
-        ++n;
-        net.zero_grad();
-        Tensor hidden = net.in(x).relu(), loss = net.out(hidden).square().sum() * 0.25;
-        if (n % 4 == 3) {
-          NoGradGuard no_grad;
-          hidden.mul_(0.5);
-        }
-        loss.backward();
-        return loss.detach();
-      },
-      {.fullgraph = true});
-  for (int i = 0; i < 8; ++i) {
-    try {
-      run.log(f(points(i)), net.in.weight.grad());
-    } catch (const std::exception& error) {
-      run.log(std::string(error.what()).find("modified in place") != std::string::npos, n);
-    }
-  }
-}
-
-// Most calls ask for no pass over what was written.
-TENON_PROGRAM(APassGoesOverWhatWasWritten, 8) {
-  Net net;
-  Tensor w = row({1, 2}).requires_grad_();
-  int n = 0;
-  auto f = run.compile(
-      [&](const Tensor& x) {
-        ++n;
-        net.zero_grad();
-        w.set_grad({});
-        Tensor hidden = net.in(x).relu(), loss = net.out(hidden).square().sum() * 0.25;
-        {
-          NoGradGuard no_grad;
-          hidden.mul_(0.5);
-        }
-        (x * w).sum().backward();
-        if (n % 4 == 3) loss.backward();
-        return loss.detach();
-      },
-      {.fullgraph = true});
-  for (int i = 0; i < 8; ++i) {
-    try {
-      run.log(f(points(i)), w.grad(), net.in.weight.grad().defined());
-    } catch (const std::exception& error) {
-      run.log(std::string(error.what()).find("modified in place") != std::string::npos, n);
-    }
-  }
-}
 
 TENON_PROGRAM(PassesOverOneTape, 6) {
   Net net;
@@ -204,83 +137,6 @@ TENON_PROGRAM(HooksComeAndGoBetweenCalls, 8) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(HooksComeAndGoBetweenCalls, 8);
 
-TENON_PROGRAM(ALeafBecomesAResult, 6) {
-  Tensor base = row({1, 2}).requires_grad_(), w = row({0.5, 1}).requires_grad_();
-  auto f = run.compile([&](const Tensor& x) {
-    Tensor loss = (x * w).square().sum() * 0.25;
-    loss.backward();
-    return loss.detach();
-  });
-  for (int i = 0; i < 3; ++i) run.log(f(row({1, float(i)})), w.grad());
-  for (int i = 0; i < 3; ++i) {
-    w = base * 0.5;
-    run.log(f(row({1, float(i)})), base.grad());
-  }
-  w = row({2, 1}).requires_grad_();
-  for (int i = 0; i < 2; ++i) run.log(f(row({1, float(i)})), w.grad(), base.grad());
-}
-TENON_PROGRAM_IN_ONE_GRAPH(ALeafBecomesAResult, 6);
-
-TENON_PROGRAM(ResultsAreWrittenWithoutGradients, 6) {
-  Net net;
-  int n = 0;
-  auto f = run.compile([&](const Tensor& x) {
-    ++n;
-    net.zero_grad();
-    Tensor y = net(x);
-    if (n % 3 == 2) {
-      NoGradGuard no_grad;
-      y.mul_(0.5);
-    }
-    Tensor loss = (y * x).sum() * 0.5;
-    loss.backward();
-    return std::pair(y.detach(), loss.detach());
-  });
-  for (int i = 0; i < 7; ++i) {
-    auto [y, loss] = f(points(i));
-    run.log(y, loss, net.in.weight.grad(), net.out.bias.grad());
-  }
-}
-TENON_PROGRAM_IN_ONE_GRAPH(ResultsAreWrittenWithoutGradients, 6);
-
-TENON_PROGRAM(HistoriesAreCutInPlace, 6) {
-  Net net;
-  int n = 0;
-  auto f = run.compile([&](const Tensor& x) {
-    ++n;
-    net.zero_grad();
-    Tensor hidden = net.in(x);
-    Tensor scaled = hidden * 2.0;
-    if (n % 3 == 2) hidden.detach_();
-    Tensor loss = net.out(hidden.relu()).sum() + scaled.sum() * 0.25;
-    loss.backward();
-    return loss.detach();
-  });
-  for (int i = 0; i < 7; ++i) {
-    run.log(f(points(i)), net.out.weight.grad(), net.in.weight.grad());
-  }
-}
-TENON_PROGRAM_IN_ONE_GRAPH(HistoriesAreCutInPlace, 6);
-
-TENON_PROGRAM(ViewsOfOneMemoryAreWeights, 6) {
-  Tensor flat = row({1, 2, 3, 4});
-  Tensor first = flat.slice(0, 0, 2).detach().requires_grad_();
-  Tensor second = flat.slice(0, 2, 4).detach().requires_grad_();
-  int n = 0;
-  auto f = run.compile([&](const Tensor& x) {
-    ++n;
-    first.set_grad({});
-    second.set_grad({});
-    Tensor loss = (x * first).square().sum() * 0.25 + (x * second).sum();
-    loss.backward();
-    NoGradGuard no_grad;
-    flat.add_(n % 2 ? 0.5 : 0.25);
-    return loss.detach();
-  });
-  for (int i = 0; i < 6; ++i) run.log(f(row({1, float(i)})), first, first.grad(), second.grad());
-}
-TENON_PROGRAM_IN_ONE_GRAPH(ViewsOfOneMemoryAreWeights, 6);
-
 TENON_PROGRAM(ResultsKeepTheirHistory, 6) {
   Net net;
   auto f = run.compile([&](const Tensor& x) {
@@ -296,20 +152,6 @@ TENON_PROGRAM(ResultsKeepTheirHistory, 6) {
     run.log(net.in.weight.grad(), net.out.bias.grad());
   }
 }
-
-TENON_PROGRAM(LeavesOfTheBody, 6) {
-  Net net;
-  auto f = run.compile([&](const Tensor& x) {
-    net.zero_grad();
-    Tensor hidden = net.in(x).relu();
-    Tensor shift = hidden.detach().zeros_like().requires_grad_();
-    Tensor loss = net.out(hidden + shift).square().sum() * 0.25;
-    loss.backward();
-    return shift.grad();
-  });
-  for (int i = 0; i < 5; ++i) run.log(f(points(i)), net.in.weight.grad());
-}
-TENON_PROGRAM_IN_ONE_GRAPH(LeavesOfTheBody, 6);
 
 struct Doubled : ag::Function<Doubled> {
   static std::vector<Tensor> forward(ag::Context&, const std::vector<Tensor>& in) {
@@ -437,54 +279,6 @@ TENON_PROGRAM(AFactorThatWasOne, 12) {
 }
 TENON_PROGRAM_IN_ONE_GRAPH(AFactorThatWasOne, 12);
 
-TENON_PROGRAM(NeedsEndInTheMiddle, 12) {
-  Tensor w = row({1, 2}).requires_grad_();
-  int n = 0;
-  auto f = run.compile([&](const Tensor& x) {
-    w.set_grad({});
-    Tensor a = x * w;
-    if (++n % 3 == 0) w.requires_grad_(false);
-    Tensor b = a * w;
-    w.requires_grad_(true);
-    b.sum().backward();
-    return b.detach();
-  });
-  for (int i = 0; i < 7; ++i) run.log(f(row({1, 1})), w.grad());
-}
-TENON_PROGRAM_IN_ONE_GRAPH(NeedsEndInTheMiddle, 12);
-
-TENON_PROGRAM(NeedsBeginBetweenPasses, 12) {
-  Tensor u = row({1, 2}).requires_grad_(), v = row({3, 4}).requires_grad_();
-  int n = 0;
-  auto f = run.compile([&](const Tensor& x) {
-    u.set_grad({});
-    v.set_grad({});
-    (x * u * v).sum().backward();
-    v.requires_grad_(++n > 2);
-    Tensor loss = (x * u * v).sum();
-    loss.backward();
-    v.requires_grad_(true);
-    return loss.detach();
-  });
-  for (int i = 0; i < 6; ++i) run.log(f(row({1, 1})), u.grad(), v.grad());
-}
-TENON_PROGRAM_IN_ONE_GRAPH(NeedsBeginBetweenPasses, 12);
-
-TENON_PROGRAM(ALeafOfTheBodyOnSomeCalls, 12) {
-  Tensor w = row({1, 2}).requires_grad_();
-  int n = 0;
-  auto f = run.compile([&](const Tensor& x) {
-    w.set_grad({});
-    Tensor shift = zeros({2});
-    if (++n % 3 == 0) shift.requires_grad_();
-    ((x + shift) * w).sum().backward();
-    Tensor of_shift = shift.grad();
-    return of_shift.defined() ? of_shift : x * 8.0;
-  });
-  for (int i = 0; i < 7; ++i) run.log(f(row({1, 1})), w.grad());
-}
-TENON_PROGRAM_IN_ONE_GRAPH(ALeafOfTheBodyOnSomeCalls, 12);
-
 TENON_PROGRAM(AHookOnTheNodeOfALeaf, 8) {
   Tensor w = row({1, 2}).requires_grad_();
   auto f = run.compile([&](const Tensor& x) {
@@ -502,101 +296,6 @@ TENON_PROGRAM(AHookOnTheNodeOfALeaf, 8) {
   run.log(f(row({1, 1})), w.grad());
 }
 TENON_PROGRAM_IN_ONE_GRAPH(AHookOnTheNodeOfALeaf, 8);
-
-TENON_PROGRAM(AResultIsWrittenBehindItsPass, 8) {
-  Tensor w = row({1, 2}).requires_grad_();
-  int n = 0;
-  auto f = run.compile([&](const Tensor& x) {
-    w.set_grad({});
-    Tensor y = x + w;
-    y.sum().backward();
-    {
-      NoGradGuard no_grad;
-      y.mul_(2.0);
-    }
-    if (++n % 4 == 3) run.log(y.is_leaf());
-    y.backward(x);
-    return y.detach();
-  });
-  for (int i = 0; i < 7; ++i) run.log(f(row({1, 1})), w.grad());
-}
-TENON_PROGRAM_IN_ONE_GRAPH(AResultIsWrittenBehindItsPass, 8);
-
-TENON_PROGRAM(AnArgumentsGradientOutlivesAnError, 8) {
-  Tensor w = row({1, 2}).requires_grad_();
-  int n = 0;
-  auto f = run.compile([&](const Tensor& x) {
-    w.set_grad({});
-    Tensor loss = (x * w).sum();
-    loss.backward();
-    if (++n % 2) throw std::runtime_error("of the body");
-    return loss.detach();
-  });
-  for (int i = 0; i < 6; ++i) {
-    Tensor x = row({1, float(i)}).requires_grad_();
-    run.log_error([&] { run.log(f(x)); });
-    run.log(x.grad(), w.grad());
-  }
-}
-TENON_PROGRAM_IN_ONE_GRAPH(AnArgumentsGradientOutlivesAnError, 8);
-
-TENON_PROGRAM(AnArgumentComesToNeedGradients, 8) {
-  Net net;
-  int n = 0;
-  auto f = run.compile([&](const Tensor& x) {
-    net.zero_grad();
-    Tensor y = net(x);
-    if (++n % 3 == 2) x.requires_grad_();
-    Tensor loss = (y + net(x)).square().sum() * 0.25;
-    loss.backward();
-    return loss.detach();
-  });
-  for (int i = 0; i < 7; ++i) {
-    Tensor x = points(i);
-    run.log(f(x), x.requires_grad());
-    run.log(x.grad(), net.in.weight.grad());
-  }
-}
-TENON_PROGRAM_IN_ONE_GRAPH(AnArgumentComesToNeedGradients, 8);
-
-TENON_PROGRAM(AnArgumentNeedsGradientsOnOtherPaths, 12) {
-  Tensor w = row({1, 2}).requires_grad_();
-  int n = 0;
-  auto f = run.compile([&](const Tensor& x) {
-    x.requires_grad_();
-    Tensor loss = (x * w).sum();
-    loss.backward();
-    if (++n % 2) w.set_grad({});
-    return loss.detach();
-  });
-  for (int i = 0; i < 6; ++i) {
-    Tensor x = row({1, 3});
-    run.log(f(x), x.requires_grad(), x.grad(), w.grad());
-  }
-}
-TENON_PROGRAM_IN_ONE_GRAPH(AnArgumentNeedsGradientsOnOtherPaths, 12);
-
-TENON_PROGRAM(ACapturedTensorIsWrittenBetweenPasses, 12) {
-  Tensor b = row({1, 2}), w = row({3, 4}).requires_grad_();
-  int n = 0;
-  auto f = run.compile(
-      [&](const Tensor& x) {
-        w.set_grad({});
-        Tensor y = b * (x * w);
-        (x * w).sum().backward();
-        b.mul_(0.5);
-        if (++n % 4 == 3) (y * 2.0).sum().backward();
-        return x * 1.0;
-      },
-      {.fullgraph = true});
-  for (int i = 0; i < 8; ++i) {
-    try {
-      run.log(f(row({1, 1})), w.grad(), b);
-    } catch (const std::exception& error) {
-      run.log(std::string(error.what()).find("modified in place") != std::string::npos, n);
-    }
-  }
-}
 
 }  // namespace
 }  // namespace tenon::programs

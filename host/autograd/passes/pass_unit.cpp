@@ -9,7 +9,7 @@
 // their gradients, and nodes let go of what they keep. Hooks, functions of the user, streams and
 // nodes from outside of the body are left to the engine. Where the nodes are due (late_nodes.h), all
 // but leaves follows from the operations, and there is no walk.
-#include "autograd/pass_unit.h"
+#include "autograd/passes/pass_unit.h"
 
 #include "autograd/accumulate_grad.h"
 #include "autograd/collector.h"

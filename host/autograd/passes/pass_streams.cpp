@@ -1,5 +1,5 @@
 // Ordering the streams of a pass.
-#include "autograd/pass_streams.h"
+#include "autograd/passes/pass_streams.h"
 
 #include "core/error.h"
 

@@ -1,5 +1,5 @@
 // Hooks on leaves that a whole step gets or captures: registered around it, in it, and removed again.
-#include "../program.h"
+#include "program.h"
 
 namespace tenon::programs {
 namespace {
