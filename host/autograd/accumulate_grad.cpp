@@ -44,6 +44,8 @@ Tensor add_gradients(Tensor a, const Tensor& b) {
 
 std::vector<Tensor> AccumulateGrad::apply(std::vector<Tensor> grads) {
   if (!grads[0].defined() || !leaf_.requires_grad()) return {};
+  bool is_of_hooks = has_node_hooks(*this) || grads[0].dtype() != inputs[0].dtype;
+  if (is_of_hooks) grads[0] = fit_gradient(std::move(grads[0]), inputs[0], *this, 0);
   if (thread_modes.tracer) gradient_touched_slot(leaf_, true);
   GradState& state = ensure_state(leaf_);
   {

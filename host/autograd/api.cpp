@@ -278,7 +278,8 @@ HookHandle update_after_accumulate(const Tensor& leaf, std::shared_ptr<const Lea
 
 void retain_grad_at(Node& node, uint32_t input, std::shared_ptr<Tensor> cell) {
   std::lock_guard guard(node.lock);
-  auto& retains = node.ensure_hooks().retains;
+  node.ensure_hooks().last_retain = new_hook_id();
+  auto& retains = node.hooks->retains;
   if (retains.size() <= input) retains.resize(input + 1);
   retains[input] = std::move(cell);
 }

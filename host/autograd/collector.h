@@ -146,8 +146,8 @@ class Collector {
   bool keeps_places_ = false;
 };
 
-/// What a thread that records a pass reads in the place of what the nodes keep, which stays as it
-/// is: other threads may walk the same tape.
+/// What a thread reads in the place of what the nodes keep, which stays as it is since other threads
+/// may walk the same tape: while it records a pass, and of tensors that it has unpacked before.
 struct StandIns {
   std::unordered_map<const SavedTensor*, Tensor> tensors;
   std::unordered_map<const void*, std::vector<uint64_t>> lists;  ///< of saved values and nodes
@@ -155,7 +155,7 @@ struct StandIns {
   std::unordered_map<const SavedValue*, std::vector<Tensor>> metas;
   std::unordered_map<const Node*, std::vector<GradMeta>> inputs;
 };
-/// Null on threads that record no pass.
+/// Null where there are none.
 extern thread_local constinit const StandIns* stand_ins;
 
 class StandInScope {

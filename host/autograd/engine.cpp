@@ -21,6 +21,7 @@
 #include "autograd/tape.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "ops/shapes.h"
 
 #include <tenon/thread_object.hpp>
 
@@ -230,7 +231,16 @@ struct EnterPass {
 
 void apply_hook(const TensorHook& hook, Tensor& grad) {
   if (!grad.defined()) return;
-  if (Tensor changed = hook(grad); changed.defined()) grad = std::move(changed);
+  Tensor changed = hook(grad);
+  if (!changed.defined()) return;
+  bool alike = changed.device() == grad.device() && changed.sizes().size() == grad.sizes().size();
+  for (size_t d = 0; alike && d < grad.sizes().size(); ++d)
+    alike = expect_true(changed.sizes()[d] == grad.sizes()[d]);
+  require(alike,
+          "a hook of a tensor returned a gradient of shape {} on {} in the place of one of shape {} "
+          "on {}: it returns one of the same shape and device, or none",
+          changed.sizes(), changed.device(), grad.sizes(), grad.device());
+  grad = std::move(changed);
 }
 
 std::vector<Tensor> checked(std::vector<Tensor> changed, size_t count, const Node& node,

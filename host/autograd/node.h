@@ -57,6 +57,7 @@ struct NodeHooks {
   /// By input: where its gradient is added up for a tensor that retains it; after the hooks of
   /// tensors. A cell, since the tensor itself would keep the node alive that keeps it.
   std::vector<std::shared_ptr<Tensor>> retains;
+  uint64_t last_retain = 0;  ///< an id of hooks, drawn when the newest of them was added
 };
 
 class Collector;

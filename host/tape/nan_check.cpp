@@ -1,7 +1,6 @@
 // Naming leaves whose gradients have NaNs.
 #include "tape/nan_check.h"
 
-#include "autograd/accumulate_grad.h"
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
 #include "core/dispatch.h"
@@ -41,7 +40,7 @@ std::string origin_of_gradient(const TapeWalk& walk, const Node& leaf) {
 void check_nan(const TapeWalk& walk, const Node& node, const Tensor& grad) {
   if (!autograd::anomaly_mode().enabled || !autograd::anomaly_mode().check_nan) return;
   BelowAutograd below;
-  const Tensor& leaf = static_cast<const autograd::AccumulateGrad&>(node).leaf();
+  const Tensor& leaf = leaf_of(node);
   require(
       !has_nan(autograd::ensure_state(leaf).grad),
       "compiled autograd: the gradient of {} had a NaN before this backward pass; clear it with "

@@ -99,7 +99,7 @@ class ProgramRun {
         free_nodes(step);
         return run_code(step), true;
       case Kind::update:
-        return prepare_update(step), run_code(step), true;
+        return update(step), true;
       case Kind::tensor_hooks:
         return run_tensor_hooks(step);
       case Kind::before_hooks:
@@ -114,7 +114,7 @@ class ProgramRun {
         return autograd::retain(node_at(step.place), step.input, value(step.reads[0])), true;
       default:
         accumulate(node_at(step.place), take(step, 0));
-        return true;
+        return !has_new_hooks(step) || depart(step, {});
     }
   }
 
@@ -166,12 +166,20 @@ class ProgramRun {
   }
 
   // A gradient that the caller gave may be the leaf itself, which is written bit by bit.
-  void prepare_update(const Step& step) {
+  void update(const Step& step) {
+    auto is_as_found = [this](const Step::Updated& u) {
+      return only_update_of(node_at(u.place)) == visit_at(u.place).update;
+    };
+    if (!std::ranges::all_of(step.updated, is_as_found)) {
+      for (const Step::Updated& u : step.updated) accumulate(node_at(u.place), values_[u.grad]);
+      return;
+    }
     for (const Step::Updated& u : step.updated) {
       check_nan(walk_, node_at(u.place), values_[u.grad]);
       if (shares_storage(values_[u.grad], values_[u.leaf]))
         values_[u.grad] = values_[u.grad].clone();
     }
+    run_code(step);
   }
 
   void run_code(const Step& step) {
@@ -196,22 +204,22 @@ class ProgramRun {
     for (size_t i = 0; i < made.size(); ++i) values_[step.writes[i]] = std::move(made[i]);
   }
 
-  // Whether a node that comes later has a hook that this pass has registered: no step calls it.
+  // Whether this node or a later one has a hook that this pass has registered: no step calls it.
   bool has_new_hooks(const Step& step) {
     uint64_t id = autograd::new_hook_id();
     if (std::exchange(last_hook_, id) + 1 == id) return false;
     auto is_new = [this](const auto& hook) { return hook.id > first_hook_; };
-    for (uint32_t place = step.place + 1; place < walk_.order.size(); ++place) {
+    for (uint32_t place = step.place; place < walk_.order.size(); ++place) {
       Node& node = node_at(place);
       if (visit_at(place).is_leaf) {
-        const Tensor& leaf = static_cast<const autograd::AccumulateGrad&>(node).leaf();
-        autograd::GradState& state = autograd::ensure_state(leaf);
+        autograd::GradState& state = autograd::ensure_state(leaf_of(node));
         std::lock_guard guard(state.lock);
         if (std::ranges::any_of(state.hooks, is_new)) return true;
         if (std::ranges::any_of(state.after_accumulate, is_new)) return true;
       }
       std::lock_guard guard(node.lock);
       if (!node.hooks) continue;
+      if (node.hooks->last_retain > first_hook_) return true;
       for (const auto& list : node.hooks->tensors)
         if (std::ranges::any_of(list.hooks, is_new)) return true;
       if (std::ranges::any_of(node.hooks->before, is_new)) return true;
@@ -259,16 +267,24 @@ class ProgramRun {
     Node& node = node_at(step.place);
     const autograd::Collector::PackedPlace* places =
         walk_.collected.packed_places.data() + visit_at(step.place).first_packed;
-    std::lock_guard guard(node.lock);
-    for (size_t i = 0; i < step.writes.size(); ++i) {
-      const autograd::PackedTensor* packed = places[i].owner->packed();
-      if (!packed) autograd::fail_released(node);
-      autograd::Unpacked saved = packed->unpack();
-      if (saved.was_written() || !same_shape(saved.tensor, packed->like))
-        return depart(step, call_with_after_hooks(node, given(step, 0, step.reads.size())));
-      values_[step.writes[i]] = laid_out_like(plain(std::move(saved.tensor)), packed->like);
+    bool foreseen = true;
+    {
+      std::lock_guard guard(node.lock);
+      for (size_t i = 0; foreseen && i < step.writes.size(); ++i) {
+        const autograd::PackedTensor* packed = places[i].owner->packed();
+        if (!packed) autograd::fail_released(node);
+        autograd::Unpacked saved = packed->unpack();
+        foreseen = !saved.was_written() && same_shape(saved.tensor, packed->like);
+        if (foreseen)
+          values_[step.writes[i]] = laid_out_like(plain(std::move(saved.tensor)), packed->like);
+      }
     }
-    return true;
+    if (foreseen && !has_new_hooks(step)) return true;
+    autograd::StandIns called;
+    for (size_t i = 0; foreseen && i < step.writes.size(); ++i)
+      called.tensors.emplace(places[i].owner, values_[step.writes[i]]);
+    autograd::StandInScope once(called);
+    return depart(step, call_with_after_hooks(node, given(step, 0, step.reads.size())));
   }
 
   Tensors call_with_after_hooks(Node& node, Tensors grads) {

@@ -196,9 +196,7 @@ class TapeTrace {
     recorder_.restart();
   }
 
-  const Tensor& leaf_at(uint32_t place) const {
-    return static_cast<const autograd::AccumulateGrad&>(*visit_at(place).node).leaf();
-  }
+  const Tensor& leaf_at(uint32_t place) const { return leaf_of(*visit_at(place).node); }
 
   std::vector<Step::Pending> pending() const {
     std::vector<Step::Pending> out;

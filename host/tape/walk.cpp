@@ -190,15 +190,24 @@ void TapeWalk::write_node(Visit& visit) {
   visit.first_word = static_cast<uint32_t>(collected.words.size());
 }
 
+const Tensor& leaf_of(const Node& node) { return static_cast<const AccumulateGrad&>(node).leaf(); }
+
+const autograd::LeafUpdate* only_update_of(const Node& node) {
+  const Tensor& leaf = leaf_of(node);
+  autograd::GradState& state = autograd::ensure_state(leaf);
+  std::lock_guard guard(state.lock);
+  if (state.after_accumulate.size() != 1 || state.grad.defined()) return nullptr;
+  if (!leaf.requires_grad() || autograd::has_node_hooks(node)) return nullptr;
+  const autograd::LeafUpdate* update = state.after_accumulate[0].update.get();
+  return update && update->kind() ? update : nullptr;
+}
+
 // An update is a part of the code where nothing else follows the gradient, which nobody else sees,
 // and no other update writes the same memory.
 void TapeWalk::write_update(Visit& visit, const Tensor& leaf) {
-  autograd::GradState& state = autograd::ensure_state(leaf);
-  const autograd::LeafUpdate* update = state.after_accumulate[0].update.get();
+  const autograd::LeafUpdate* update = only_update_of(*visit.node);
   constexpr uint32_t first = 0, again = 1;
-  bool is_alone = update && update->kind() && state.after_accumulate.size() == 1 &&
-                  !state.grad.defined() && leaf.requires_grad() && visit.needed && visit.runs &&
-                  !autograd::has_node_hooks(*visit.node);
+  bool is_alone = update && visit.needed && visit.runs;
   if (is_alone) {
     is_alone = updated_.number(impl_of(leaf)->storage_ref.get(), first) == first;
     updated_.renumber(impl_of(leaf)->storage_ref.get(), again);
@@ -212,7 +221,7 @@ void TapeWalk::write_update(Visit& visit, const Tensor& leaf) {
 
 void TapeWalk::write_hooks(Visit& visit) {
   if (visit.is_leaf) {
-    const auto& leaf = static_cast<const AccumulateGrad&>(*visit.node).leaf();
+    const Tensor& leaf = leaf_of(*visit.node);
     autograd::GradState& state = autograd::ensure_state(leaf);
     std::lock_guard guard(state.lock);
     collected.key(state.hooks.size() << 32 | state.after_accumulate.size());

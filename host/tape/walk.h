@@ -37,6 +37,12 @@ struct Visit {
   bool entered = false, left = false;            ///< by the search for what is needed
 };
 
+/// Of the node of a leaf.
+const Tensor& leaf_of(const Node& node);
+/// The update that alone follows the gradient of a leaf, which has none yet; null where there is
+/// more to do, or none.
+const autograd::LeafUpdate* only_update_of(const Node& node);
+
 class TapeWalk {
  public:
   /// `root_key`: what code depends on besides the tape. With `keeps_places` for a recording.

@@ -108,7 +108,7 @@ TENON_API HookHandle add_tensor_hook(const Tensor& t, TensorHook hook);
 }  // namespace detail
 
 /// Calls `f(gradient)` whenever the gradient of `t` is computed, before it goes on; what it returns
-/// (if not void, and defined) takes its place. It must not write its argument.
+/// (if not void, and defined; of its shape) takes its place. It must not write its argument.
 template <class F>
 HookHandle register_hook(const Tensor& t, F f) {
   return detail::add_tensor_hook(t, detail::returning_tensor<F, Tensor>(std::move(f)));

@@ -305,5 +305,54 @@ TENON_PROGRAM(HooksThatHooksRegister, 4) {
   }
 }
 
+TENON_PROGRAM(HooksThatOtherUserCodeRegisters, 6) {
+  Tensor w = row({1, 2}).requires_grad_(), late = row({3, 4}).requires_grad_();
+  int n = 0;
+  auto f = run.compile([&](const Tensor& x) { return (x * w).exp(); });
+  std::vector<autograd::HookHandle> hooks;
+  auto triples = [&](const Tensor& g) {
+    run.log("later", g);
+    return g * 3.0;
+  };
+  for (int i = 0; i < 12; ++i) {
+    w.set_grad({});
+    late.set_grad({});
+    Tensor h = f(row({1, float(i % 2)})) * 2.0, y;
+    auto registers = [&, h](int turn) {
+      if (n % 3 == turn) hooks.push_back(autograd::register_hook(h, triples));
+    };
+    {
+      autograd::SavedTensorHooks packed(
+          [](const Tensor& t) { return std::make_shared<Tensor>(t * 1.0); },
+          [&, registers](const std::shared_ptr<void>& p) {
+            registers(1);
+            return *std::static_pointer_cast<Tensor>(p);
+          });
+      y = h.sin();
+    }
+    hooks.push_back(autograd::register_post_accumulate_grad_hook(
+        late, [&, registers](const Tensor&) { registers(2); }));
+    (y * late).sum().backward();
+    run.log(w.grad(), late.grad(), ++n);
+    for (auto& hook : hooks) hook.remove();
+  }
+}
+
+TENON_PROGRAM(GradientsThatHooksRetain, 6) {
+  Tensor w = row({1, 2}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) { return (x * w).exp(); });
+  for (int i = 0; i < 8; ++i) {
+    w.set_grad({});
+    Tensor h = f(row({1, float(i % 2)})) * 2.0, y = h.sin(), z = y * y;
+    auto hook = autograd::register_hook(z, [&](const Tensor&) {
+      if (i % 3 != 1) (i % 3 ? y : h).retain_grad();
+    });
+    z.sum().backward();
+    run.log(w.grad());
+    if (i % 3 != 1) run.log((i % 3 ? y : h).grad());
+    hook.remove();
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs

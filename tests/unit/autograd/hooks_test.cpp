@@ -43,6 +43,47 @@ TEST(Hooks, ReplaceGradientsAndCanBeRemoved) {
   EXPECT_THAT(numbers(x.grad()), ElementsAre(22));
 }
 
+TEST(Hooks, OfTensorsReturnAGradientOfTheSameShape) {
+  auto error_of = [](autograd::TensorHook hook) {
+    Tensor x = leaf({1, 2}, {2});
+    autograd::register_hook(x, std::move(hook));
+    std::string error = message_of([&] { (x * 2).sum().backward(); });
+    EXPECT_FALSE(x.grad().defined());
+    return error;
+  };
+  EXPECT_THAT(error_of([](const Tensor& g) { return g.sum(); }),
+              HasSubstr("a hook of a tensor returned a gradient of shape [] on cpu in the place of "
+                        "one of shape [2] on cpu"));
+  EXPECT_THAT(error_of([](const Tensor& g) { return g.reshape({1, 2, 1}); }),
+              HasSubstr("of shape [1, 2, 1] on cpu"));
+}
+
+TEST(Hooks, OfLeavesReturnWhatIsCast) {
+  Tensor x = leaf({1, 2}, {2});
+  autograd::register_hook(x, [](const Tensor& g) { return g.to(Dtype::f32) * 2; });
+  (x * 3).sum().backward();
+  EXPECT_EQ(x.grad().dtype(), Dtype::f64);
+  EXPECT_THAT(numbers(x.grad()), ElementsAre(6, 6));
+}
+
+TEST(Hooks, OfNodesOfLeavesReturnWhatCanBeSummed) {
+  Tensor x = leaf({1, 2}, {2});
+  Tensor made_of_x = x * 1;
+  bool sums = true;
+  autograd::grad_fn(made_of_x).next_functions()[0].register_prehook(
+      [&](const std::vector<Tensor>& g) {
+        Tensor rows = g[0].reshape({1, 2, 1});
+        return std::vector<Tensor>{sums ? rows.expand({3, 2, 1}).squeeze(2) : rows};
+      });
+  (x * 2).sum().backward();
+  EXPECT_THAT(numbers(x.grad()), ElementsAre(6, 6));
+  sums = false;
+  EXPECT_THAT(message_of([&] { (x * 2).sum().backward(); }),
+              HasSubstr("AccumulateGrad gave a gradient of shape [1, 2, 1] for argument 0, which "
+                        "has shape [2]"));
+  EXPECT_THAT(numbers(x.grad()), ElementsAre(6, 6));
+}
+
 TEST(Hooks, AnExceptionLeavesTheEngineUsable) {
   Tensor x = leaf({1}, {1});
   Tensor y = x * 2;
