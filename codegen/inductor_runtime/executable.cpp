@@ -133,10 +133,13 @@ void Executable::sort_buffers() {
     const Buffer& info = p.buffers[b];
     bool is_input = info.place == Buffer::Place::input;
     if (info.place == Buffer::Place::output) made_buffers_.push_back(b);
+    std::set<uint32_t> own;
     if (info.place == Buffer::Place::temporary || info.place == Buffer::Place::output)
       for (const loopir::Ids* list : {&info.sizes, &info.strides})
-        for (Id id : *list) p.expressions.add_symbols(id, sizes);
+        for (Id id : *list) p.expressions.add_symbols(id, own);
+    sizes.insert(own.begin(), own.end());
     in_arena_[b] = info.place == Buffer::Place::temporary;
+    if (in_arena_[b] && !own.empty()) sized_in_arena_.push_back(b);
     is_static_[b] =
         info.place == Buffer::Place::constant || (is_input && p.is_static_input[info.slot]);
   }
@@ -208,9 +211,9 @@ void Executable::drop_regions() {
   std::erase_if(parts_.regions, is_lost);
 }
 
-loopir::MemoryPlan Executable::plan_for(std::span<const int64_t> symbols) const {
-  return loopir::plan_memory(parts_.program, steps_, symbols, in_arena_,
-                             parts_.options.reuses_memory && parts_.options.plans_memory);
+loopir::MemoryPlan Executable::plan_for(std::span<const int64_t> bytes) const {
+  return loopir::plan_bytes(parts_.program, steps_, bytes, in_arena_,
+                            parts_.options.reuses_memory && parts_.options.plans_memory);
 }
 
 // The plan for the sizes seen while compiling, for describe().
@@ -218,7 +221,7 @@ void Executable::describe_memory() {
   const loopir::Program& p = parts_.program;
   std::vector<int64_t> hints;
   for (const loopir::Symbol& s : p.expressions.symbols) hints.push_back(s.hint);
-  loopir::MemoryPlan plan = plan_for(hints);
+  loopir::MemoryPlan plan = plan_for(loopir::bytes_of_arena(p, hints, in_arena_));
   if (parts_.options.verifies) loopir::require_sound(loopir::problem_of(p, steps_, plan, hints));
   Statistics& s = parts_.statistics;
   s.planned_bytes = plan.bytes;
@@ -236,37 +239,61 @@ Executable::~Executable() {
 
 // ---- memory
 
+// Where sizes change, buffers stay where they are as long as they have room there.
 void Executable::place_arena(Context& context, std::span<const int64_t> symbols) {
   auto size_of = [&](uint32_t symbol) { return symbols[symbol]; };
   if (context.is_placed && std::ranges::equal(sized_by_, context.sizes, {}, size_of)) return;
-  context.is_placed = false;  // until all of it is
+  if (!std::exchange(context.is_placed, false) || !has_room(context, symbols))
+    lay_out(context, symbols);
   const loopir::Program& p = parts_.program;
-  loopir::MemoryPlan plan = plan_for(symbols);
-  bool is_one_block = parts_.options.plans_memory;
+  for (Context::OutputShape& o : context.outputs) {
+    const Buffer& info = p.buffers[o.buffer];
+    for (size_t d = 0; d < o.sizes.size(); ++d) {
+      o.sizes[d] = p.expressions.evaluate(info.sizes[d], symbols);
+      o.strides[d] = p.expressions.evaluate(info.strides[d], symbols);
+    }
+  }
+  context.sizes.clear();
+  for (uint32_t s : sized_by_) context.sizes.push_back(symbols[s]);
+  context.is_placed = true;
+}
+
+bool Executable::has_room(const Context& context, std::span<const int64_t> symbols) const {
+  const loopir::Program& p = parts_.program;
+  return parts_.options.plans_memory && std::ranges::all_of(sized_in_arena_, [&](Id b) {
+           return loopir::bytes_of(p, p.buffers[b], symbols) <= context.room[b];
+         });
+}
+
+// Sizes that have changed before get room to grow, so that few of them need another layout.
+void Executable::lay_out(Context& context, std::span<const int64_t> symbols) {
+  const loopir::Program& p = parts_.program;
+  bool has_changed = !context.sizes.empty(), is_one_block = parts_.options.plans_memory;
+  context.room = loopir::bytes_of_arena(p, symbols, in_arena_);
+  if (has_changed && is_one_block)
+    for (Id b : sized_in_arena_)
+      context.room[b] = loopir::checked_add(context.room[b], context.room[b] / 4);
+  loopir::MemoryPlan plan = plan_for(context.room);
   if (is_one_block && static_cast<int64_t>(context.arena.size()) < plan.bytes)
     context.arena = Memory(static_cast<size_t>(plan.bytes));
   context.blocks.clear();
   context.pointers.assign(p.buffers.size(), nullptr);
   context.tensors.resize(p.buffers.size());
+  context.outputs.clear();
   for (Id b = 0; b < p.buffers.size(); ++b) {
     const Buffer& info = p.buffers[b];
     if (plan.offsets[b] >= 0 && is_one_block)
       context.pointers[b] = context.arena.data() + plan.offsets[b];
     if (plan.offsets[b] >= 0 && !is_one_block) {
-      context.blocks.emplace_back(static_cast<size_t>(loopir::bytes_of(p, info, symbols)));
+      context.blocks.emplace_back(static_cast<size_t>(context.room[b]));
       context.pointers[b] = context.blocks.back().data();
     }
+    size_t rank = info.sizes.size();
     if (info.place == Buffer::Place::constant) context.pointers[b] = p.constants[info.slot]->data;
+    if (info.place == Buffer::Place::output)
+      context.outputs.push_back(
+          {b, info.dtype, std::vector<int64_t>(rank), std::vector<int64_t>(rank)});
   }
-  context.outputs.clear();
-  for (Id b = 0; b < p.buffers.size(); ++b)
-    if (p.buffers[b].place == Buffer::Place::output)
-      context.outputs.push_back({b, p.buffers[b].dtype,
-                                 loopir::evaluated(p.expressions, p.buffers[b].sizes, symbols),
-                                 loopir::evaluated(p.expressions, p.buffers[b].strides, symbols)});
-  context.sizes.clear();
-  for (uint32_t s : sized_by_) context.sizes.push_back(symbols[s]);
-  context.is_placed = true;
 }
 
 // What is prepacked for these versions: as it was last, or anew.

@@ -119,7 +119,9 @@ class Executable {
   }
   void run_extern(Call& call, size_t item);
   void place_arena(Context& context, std::span<const int64_t> symbols);
-  loopir::MemoryPlan plan_for(std::span<const int64_t> symbols) const;
+  bool has_room(const Context& context, std::span<const int64_t> symbols) const;
+  void lay_out(Context& context, std::span<const int64_t> symbols);
+  loopir::MemoryPlan plan_for(std::span<const int64_t> bytes) const;
   std::shared_ptr<Prepacked> prepacked_for(Call& call);
   void find_prepacked(Call& call);
   void give_outputs(Call& call);
@@ -138,6 +140,7 @@ class Executable {
   std::vector<std::pair<loopir::Id, uint32_t>> inputs_;  // buffer, input; of those that are used
   std::vector<loopir::Id> prepacked_buffers_;            // those of prepacked items
   std::vector<uint32_t> sized_by_;                       // symbols that sizes of memory depend on
+  loopir::Ids sized_in_arena_;                           // buffers whose bytes depend on them
   bool has_prepacked_ = false;
   std::unique_ptr<ItemTime[]> times_;         // by item, where a profile is wanted
   mutable std::atomic<bool> is_told_{false};  // somebody has asked for those times

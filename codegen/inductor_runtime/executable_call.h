@@ -22,6 +22,7 @@ struct Executable::Context {
   std::vector<void*> pointers;  // by buffer
   Memory arena;
   std::vector<Memory> blocks;  // of single buffers, where nothing is planned
+  std::vector<int64_t> room;   // by buffer: its bytes in the arena
   std::vector<int64_t> sizes;  // the values of those symbols that memory depends on
   bool is_placed = false;
   std::vector<OutputShape> outputs;  // for these sizes

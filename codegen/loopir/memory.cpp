@@ -3,8 +3,8 @@
 // Problem: each buffer lives from the item that writes it first to the one that reads it last;
 // buffers that live at the same time must not overlap. The least arena is NP-hard (dynamic storage
 // allocation). Method: buffers by decreasing size, each at the offset that leaves the smallest gap
-// among those that are free for all of its life. Cost: n^2 for n buffers, some µs for a hundred,
-// so it is done again whenever symbolic sizes change. Where items may run at once, a buffer is over
+// among those that are free for all of its life. Cost: n^2 for n buffers, some µs for a hundred.
+// Where items may run at once, a buffer is over
 // before another one begins if all that use it are done before each that uses the other.
 #include "memory.h"
 
@@ -36,7 +36,7 @@ bool meet(const Life& a, const Life& b, const DoneBefore& done_before) {
 }
 
 std::vector<Life> lives_of(const Program& program, std::span<const Access> accesses,
-                           std::span<const int64_t> symbols, const std::vector<bool>& in_arena,
+                           std::span<const int64_t> bytes, const std::vector<bool>& in_arena,
                            bool has_branches = false) {
   std::vector<Life> out;
   std::vector<size_t> at(program.buffers.size(), SIZE_MAX);
@@ -45,10 +45,9 @@ std::vector<Life> lives_of(const Program& program, std::span<const Access> acces
       for (Id b : *list) {
         if (!in_arena[b]) continue;
         if (at[b] == SIZE_MAX) {
-          int64_t bytes = bytes_of(program, program.buffers[b], symbols);
           at[b] = out.size();
           out.push_back({b, static_cast<int64_t>(i), static_cast<int64_t>(i),
-                         (bytes + 2 * alignment - 1) / alignment * alignment});
+                         (bytes[b] + 2 * alignment - 1) / alignment * alignment});
         }
         out[at[b]].last = static_cast<int64_t>(i);
         if (has_branches) out[at[b]].items.push_back(i);
@@ -83,28 +82,42 @@ std::string joined(std::span<const int64_t> numbers) {
   return out;
 }
 
+[[noreturn]] void fail_too_large(const Program& program, const Buffer& buffer,
+                                 std::span<const int64_t> symbols) {
+  std::vector<int64_t> sizes;
+  for (Id size : buffer.sizes) sizes.push_back(program.expressions.evaluate(size, symbols));
+  throw tenon::plugin::error(
+      TN_INVALID_ARGUMENT,
+      tenon::plugin::text(
+          "a tensor of shape [{}] needs more bytes than 64 bits can count; pass smaller sizes",
+          joined(sizes)));
+}
+
 }  // namespace
 
 int64_t bytes_of(const Program& program, const Buffer& buffer, std::span<const int64_t> symbols) {
-  std::vector<int64_t> sizes;
-  for (Id size : buffer.sizes) sizes.push_back(program.expressions.evaluate(size, symbols));
-  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return 0;
   int64_t end = 1, step = 0, bytes = 0;
-  bool is_too_large = false;
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    int64_t stride = program.expressions.evaluate(buffer.strides[d], symbols);
-    is_too_large |= __builtin_mul_overflow(sizes[d] - 1, stride, &step) ||
-                    __builtin_add_overflow(end, step, &end);
+  bool is_too_large = false, is_empty = false;
+  for (size_t d = 0; d < buffer.sizes.size(); ++d) {
+    int64_t size = program.expressions.evaluate(buffer.sizes[d], symbols),
+            stride = program.expressions.evaluate(buffer.strides[d], symbols);
+    is_empty |= size == 0;
+    is_too_large |=
+        __builtin_mul_overflow(size - 1, stride, &step) || __builtin_add_overflow(end, step, &end);
   }
+  if (is_empty) return 0;
   is_too_large |= __builtin_mul_overflow(end, item_size(buffer.dtype), &bytes) ||
                   bytes > std::numeric_limits<int64_t>::max() - 2 * alignment;
-  if (is_too_large)
-    throw tenon::plugin::error(
-        TN_INVALID_ARGUMENT,
-        tenon::plugin::text(
-            "a tensor of shape [{}] needs more bytes than 64 bits can count; pass smaller sizes",
-            joined(sizes)));
+  if (is_too_large) fail_too_large(program, buffer, symbols);
   return bytes;
+}
+
+std::vector<int64_t> bytes_of_arena(const Program& program, std::span<const int64_t> symbols,
+                                    const std::vector<bool>& in_arena) {
+  std::vector<int64_t> out(program.buffers.size());
+  for (Id b = 0; b < out.size(); ++b)
+    if (in_arena[b]) out[b] = bytes_of(program, program.buffers[b], symbols);
+  return out;
 }
 
 namespace {
@@ -120,7 +133,9 @@ std::vector<bool> placed_in(const MemoryPlan& plan) {
 std::string json_of(const Program& program, std::span<const Access> accesses,
                     const MemoryPlan& plan, std::span<const int64_t> symbols) {
   std::string out = "[";
-  for (const Life& life : lives_of(program, accesses, symbols, placed_in(plan)))
+  std::vector<bool> in_arena = placed_in(plan);
+  std::vector<int64_t> bytes = bytes_of_arena(program, symbols, in_arena);
+  for (const Life& life : lives_of(program, accesses, bytes, in_arena))
     out +=
         tenon::plugin::text(R"({}{"name": {}, "offset": {}, "bytes": {}, "first": {}, "last": {}})",
                             out.size() > 1 ? ", " : "", quoted(program.buffers[life.buffer].name),
@@ -133,7 +148,8 @@ std::string text_of(const Program& program, std::span<const Access> accesses,
   std::vector<bool> in_arena = placed_in(plan);
   std::string out = tenon::plugin::text("arena {} bytes, {} without reuse, {} live at most\n",
                                         plan.bytes, plan.naive_bytes, plan.lower_bound);
-  for (const Life& life : lives_of(program, accesses, symbols, in_arena))
+  std::vector<int64_t> bytes = bytes_of_arena(program, symbols, in_arena);
+  for (const Life& life : lives_of(program, accesses, bytes, in_arena))
     out += tenon::plugin::text("b{} {}: offset {}, {} bytes, items {} to {}\n", life.buffer,
                                program.buffers[life.buffer].name, plan.offsets[life.buffer],
                                life.bytes, life.first, life.last);
@@ -167,8 +183,15 @@ std::vector<Life> joined(const Program& program, std::vector<Life> lives) {
 MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
                        std::span<const int64_t> symbols, const std::vector<bool>& in_arena,
                        bool reuse, const DoneBefore& done_before) {
+  return plan_bytes(program, accesses, bytes_of_arena(program, symbols, in_arena), in_arena, reuse,
+                    done_before);
+}
+
+MemoryPlan plan_bytes(const Program& program, std::span<const Access> accesses,
+                      std::span<const int64_t> bytes, const std::vector<bool>& in_arena, bool reuse,
+                      const DoneBefore& done_before) {
   std::vector<Life> lives =
-      joined(program, lives_of(program, accesses, symbols, in_arena, !done_before.empty()));
+      joined(program, lives_of(program, accesses, bytes, in_arena, !done_before.empty()));
   std::vector<Life> placed;
   MemoryPlan plan;
   plan.offsets.assign(program.buffers.size(), -1);

@@ -22,6 +22,11 @@ MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
                        std::span<const int64_t> symbols, const std::vector<bool>& in_arena,
                        bool reuse = true, const DoneBefore& done_before = {});
 
+/// The same for buffers of so many bytes each.
+MemoryPlan plan_bytes(const Program& program, std::span<const Access> accesses,
+                      std::span<const int64_t> bytes, const std::vector<bool>& in_arena,
+                      bool reuse = true, const DoneBefore& done_before = {});
+
 /// One line a buffer of the arena: where it lies and for how long, as numbers of items.
 std::string text_of(const Program& program, std::span<const Access> accesses,
                     const MemoryPlan& plan, std::span<const int64_t> symbols);
@@ -32,5 +37,8 @@ std::string json_of(const Program& program, std::span<const Access> accesses,
 
 /// Bytes of memory that the strides of a buffer span.
 int64_t bytes_of(const Program& program, const Buffer& buffer, std::span<const int64_t> symbols);
+/// By buffer, 0 where it is not in the arena.
+std::vector<int64_t> bytes_of_arena(const Program& program, std::span<const int64_t> symbols,
+                                    const std::vector<bool>& in_arena);
 
 }  // namespace loopir

@@ -12,6 +12,8 @@
 // memory of few rows of one panel: so no chain of additions is longer than a block, and errors do
 // not grow with k. While a block of a panel is in use, the one behind it is
 // fetched, a little in each step: weights mostly come from the third-level cache or from memory.
+// Of a single row a panel has too few sums to hide how long an addition takes: a tile is that row
+// of several panels then, whose lines the processor fetches by itself.
 //
 // Cost: 227 of 239 GF/s a core with AVX-512 (rows 99, k and n 192 and 768).
 // Source: Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008.
@@ -43,7 +45,8 @@ struct Tile {
   int64_t rounded_row = 0;
   const Finish* finish = nullptr;
   size_t n_finish = 0;
-  int64_t place = 0;  // of the tile in the operands of `finish`
+  int64_t place = 0;        // of the tile in the operands of `finish`
+  int64_t right_panel = 0;  // from a panel to the next, of a tile of several
 };
 
 template <class T, class V = typename LanesOf<T>::Vector>
@@ -70,7 +73,7 @@ static inline void finish_sums(const Tile<E>& t, const Finish& f,
   constexpr int lanes = LanesOf<Sum>::count;
 #pragma GCC unroll 12
   for (int i = 0; i < R; ++i)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int j = 0; j < V; ++j) {
       typename LanesOf<Sum>::Vector operand{};
       int64_t n = t.columns - j * lanes;
@@ -119,7 +122,7 @@ static inline void store_sums(const Tile<E>& t,
     if (t.rounded) {
 #pragma GCC unroll 12
       for (int i = 0; i < R; ++i)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int j = 0; j < V; ++j)
           E::store_rounded(t.rounded + i * t.rounded_row + j * lanes, sum[i][j],
                            is_whole ? lanes : t.columns - j * lanes);
@@ -127,36 +130,38 @@ static inline void store_sums(const Tile<E>& t,
     }
 #pragma GCC unroll 12
   for (int i = 0; i < R; ++i)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int j = 0; j < V; ++j) {
       auto* place = t.result + i * t.result_row + j * lanes;
       is_whole ? store(place, sum[i][j]) : store(place, sum[i][j], t.columns - j * lanes);
     }
 }
 
-template <class E, int R, int V>
+/// R rows of P panels that have V vectors each.
+template <class E, int R, int panel_v, int P = 1>
 static void multiply_tile(const Tile<E>& t) {
   using Row = typename E::Row;
-  constexpr int lanes = LanesOf<typename E::Sum>::count;
+  constexpr int lanes = LanesOf<typename E::Sum>::count, V = panel_v * P;
   bool is_whole = t.columns == V * lanes;
   typename LanesOf<typename E::Sum>::Vector sum[R][V] = {};
   auto *left = t.left, *right = t.right, *next = t.next;
   int64_t row = t.left_row, below = t.right_row / E::step;
   auto step = [&](auto&& bring, auto&& spread) __attribute__((always_inline)) {
     Row b[V];
-#pragma GCC unroll 4
-    for (int j = 0; j < V; ++j) b[j] = bring(right + j * E::width);
+#pragma GCC unroll 8
+    for (int j = 0; j < V; ++j)
+      b[j] = bring(right + j / panel_v * t.right_panel + j % panel_v * E::width);
 #pragma GCC unroll 12
     for (int i = 0; i < R; ++i) {
       Row a = spread(left + i * row);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int j = 0; j < V; ++j) sum[i][j] = E::multiply_add(sum[i][j], a, b[j]);
     }
     left += t.left_step;
     right += t.right_row;
   };
   for (int64_t p = 0; p < t.k / E::step; ++p) {
-    __builtin_prefetch(next, 0, 2);
+    if constexpr (P == 1) __builtin_prefetch(next, 0, 2);
     next += t.next_step;
     step(
         [&](auto* place) __attribute__((always_inline)) { return E::row(place, below); },
@@ -170,7 +175,7 @@ static void multiply_tile(const Tile<E>& t) {
   if (t.first) {
 #pragma GCC unroll 12
     for (int i = 0; i < R; ++i)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int j = 0; j < V; ++j) {
         auto* place = t.first + i * t.first_row + j * lanes;
         sum[i][j] += is_whole ? load(place) : load(place, t.columns - j * lanes);
@@ -219,6 +224,26 @@ static TileFunction<E> tile_function(int64_t rows, int64_t vectors) {
   __builtin_unreachable();
 }
 
+/// How many panels of so many vectors a tile of one row has.
+static constexpr int64_t panels_of_row(int64_t vectors) { return vectors > 2 ? 2 : 8 / vectors; }
+
+template <class E>
+static TileFunction<E> row_function(int64_t vectors) {
+  switch (vectors) {
+    case 1:
+      return multiply_tile<E, 1, 1, panels_of_row(1)>;
+    case 2:
+      return multiply_tile<E, 1, 2, panels_of_row(2)>;
+#if defined(__AVX512F__)
+    case 3:
+      return multiply_tile<E, 1, 3, panels_of_row(3)>;
+    case 4:
+      return multiply_tile<E, 1, 4, panels_of_row(4)>;
+#endif
+  }
+  __builtin_unreachable();
+}
+
 /// `longest`: steps of k in one chain of additions.
 template <class E, int64_t longest>
 class Multiplication {
@@ -254,28 +279,42 @@ class Multiplication {
     // All of these rows of `left` stay in the cache while panels pass by, or a block of k of them
     // does: then sums wait in the result.
     bool is_short = rows * block_.k * static_cast<int64_t>(sizeof(Number)) <= left_bytes;
-    if (is_short || waits_apart())
-      for (int64_t panel = block_.panel; panel < block_.panel_end; ++panel)
-        for (int64_t p = 0; p == 0 || p < block_.k; p += block_k)
-          multiply_panel(row, rows, panel, p);
-    else
-      for (int64_t p = 0; p < block_.k; p += block_k)
-        for (int64_t panel = block_.panel; panel < block_.panel_end; ++panel)
-          multiply_panel(row, rows, panel, p);
+    bool takes_all = (is_short || waits_apart()) && block_.k > block_k;
+    int64_t most = takes_all ? block_.k : block_k;
+    for (int64_t p = 0; p == 0 || p < block_.k; p += most) {
+      int64_t end = p + most < block_.k ? p + most : block_.k;
+      for (int64_t panel = block_.panel; panel < block_.panel_end;) {
+        int64_t panels = panels_of_tile(rows, panel);
+        for (int64_t q = p; q == p || q < end; q += block_k)
+          multiply_panels(row, rows, panel, panels, q);
+        panel += panels;
+      }
+    }
   }
 
-  /// `rows` rows from `row` on of one panel, for one block of k from p on.
-  void multiply_panel(int64_t row, int64_t rows, int64_t panel, int64_t p) {
-    int64_t column = block_.column(panel, lanes),
-            columns = block_.column(panel + 1, lanes) - column;
-    int64_t vectors = (columns + lanes - 1) / lanes, width = vectors * lanes;
+  int64_t column(int64_t panel) const { return block_.column(panel, lanes); }
+
+  /// Those of one row that come next together are equally wide: widths differ by one vector at most.
+  int64_t panels_of_tile(int64_t rows, int64_t panel) const {
+    int64_t columns = column(panel + 1) - column(panel),
+            panels = panels_of_row((columns + lanes - 1) / lanes);
+    bool fits = rows == 1 && columns % lanes == 0 && panel + panels <= block_.panel_end &&
+                column(panel + panels) - column(panel) == panels * columns;
+    return fits ? panels : 1;
+  }
+
+  /// `rows` rows from `row` on of some panels, for one block of k from p on.
+  void multiply_panels(int64_t row, int64_t rows, int64_t panel, int64_t panels, int64_t p) {
+    int64_t first = column(panel), columns = column(panel + panels) - first;
+    int64_t all_vectors = (columns + lanes - 1) / lanes, vectors = all_vectors / panels,
+            width = vectors * lanes;
     int64_t tiles = (rows + tile_rows(vectors) - 1) / tile_rows(vectors);
     int64_t k = block_.k - p < block_k ? block_.k - p : block_k;
     int64_t steps = (k + E::step - 1) / E::step,
             depth = (block_.k + E::step - 1) / E::step * E::step;
     int64_t right_row = (block_.right_row ? block_.right_row : width) * E::step;
     auto* right = static_cast<const Number*>(block_.right) +
-                  (block_.right_row ? column : column * depth) + p / E::step * right_row;
+                  (block_.right_row ? first : first * depth) + p / E::step * right_row;
     int64_t next_step = (width * E::step + tiles - 1) / tiles;
     for (int64_t t = 0; t < tiles; ++t) {
       int64_t i = row + rows * t / tiles, end = row + rows * (t + 1) / tiles;
@@ -285,10 +324,11 @@ class Multiplication {
                   p / E::step * block_.left_step;
       tile.left_row = block_.left_row, tile.left_step = block_.left_step;
       tile.right = right, tile.right_row = right_row;
+      tile.right_panel = block_.right_row ? width : width * depth;
       tile.next = right + steps * (width * E::step + t * next_step);
       tile.next_step = next_step;
-      place_result(tile, row, i, column, p);
-      tile_function<E>(end - i, vectors)(tile);
+      place_result(tile, row, i, first, p);
+      (panels > 1 ? row_function<E>(vectors) : tile_function<E>(end - i, vectors))(tile);
     }
   }
 
@@ -297,7 +337,7 @@ class Multiplication {
     int64_t place = block_.place + i * block_.result_row + column;
     tile.result_row = block_.result_row;
     if (waits_apart()) {
-      tile.result_row = panel_vectors * lanes;
+      tile.result_row = panel_vectors * lanes;  // a row of several panels is the only one
       tile.result = waiting_ + (i - row) * tile.result_row;
     } else if (!block_.is_rounded) {
       tile.result = static_cast<Sum*>(block_.result) + place;

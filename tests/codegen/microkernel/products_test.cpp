@@ -192,6 +192,51 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MicrokernelProduct,
                                          Shape{50, 96, 200}, Shape{301, 400, 40}, Shape{4, 0, 20},
                                          Shape{9, 768, 70}, Shape{200, 1601, 80}));
 
+// The first of two rows, computed with the other one and alone: over several panels then.
+void check_row_alone(Kind kind, int64_t k, int64_t n, int64_t n_panels, bool is_packed) {
+  Panels panels{k, n, kind.element, n_panels};
+  Numbers left = Numbers::random(kind.element, 2 * k + 2, 1);
+  Right right({2, k, n}, kind.element, Layout::dense_n);
+  Numbers packed(kind.element, panels.size()), pair(kind.result(), 2 * n), alone(kind.result(), n);
+  panels.pack(right.numbers.data(), n + 1, 1, 0, panels.count(), packed.data());
+  Finish half[] = {{Finish::Kind::scale, nullptr, 0.5}};
+  microkernel::Product product{panels,
+                               left.data(),
+                               k,
+                               microkernel::step_of(kind.element),
+                               is_packed ? packed.data() : right.numbers.data(),
+                               is_packed ? 0 : n + 1,
+                               nullptr,
+                               pair.data(),
+                               n,
+                               half,
+                               0,
+                               kind.is_rounded};
+  microkernel::multiply(product, 0, 2, 0, panels.count());
+  product.result = alone.data();
+  microkernel::multiply(product, 0, 1, 0, panels.count());
+  for (int64_t j = 0; j < n; ++j)
+    ASSERT_EQ(alone[j], pair[j]) << n << " columns, " << n_panels << " panels, k " << k;
+}
+
+TEST(MicrokernelRows, AreTheSameAlone) {
+  at_each_level([] {
+    for (Kind kind :
+         {Kind{Element::f32}, Kind{Element::f64}, Kind{Element::bf16}, Kind{Element::bf16, true}}) {
+      if (!microkernel::has_products_of(kind.element)) continue;
+      int64_t lanes = microkernel::whole_columns(kind.element);
+      for (int64_t k : {1, 9, 260, 1100})
+        for (int64_t n : {int64_t{3}, lanes, 4 * lanes + 1, 9 * lanes, 16 * lanes, 21 * lanes - 2})
+          for (int64_t n_panels : {0, 2, 5, 9}) {
+            if (n_panels * lanes > n) continue;
+            check_row_alone(kind, k, n, n_panels, true);
+            if (n % lanes == 0 && k % microkernel::step_of(kind.element) == 0)
+              check_row_alone(kind, k, n, n_panels, false);
+          }
+    }
+  });
+}
+
 // result = 0.5 * (left x right), neither packed nor copied.
 void check_as_they_lie(Element element, int64_t m, int64_t k) {
   if (!microkernel::has_products_of(element)) return;
