@@ -7,10 +7,11 @@
 //   implied by a stronger one is found at once. Equalities that can be solved for a symbol replace
 //   it everywhere; `a % b == 0` is kept as "b divides a"; everything else is kept as it is.
 // Method: a new bound is propagated to the symbols of all forms until nothing changes (at most
-//   eight rounds). A symbol with one value left is replaced by it. After a replacement all facts
-//   are rewritten, so that only living symbols occur in them; replacements are fully applied to
-//   each other, so that a look-up is one step.
-// Cost: O(forms * terms) a round; a trace has some tens of forms.
+//   eight rounds). A symbol with one value left is replaced by it. After the replacement of a symbol
+//   that facts mention they are rewritten, so that only living symbols occur in them; replacements
+//   are fully applied to each other, so that a look-up is one step.
+// Cost: O(forms * terms) a round; a trace has some tens of forms, and many sizes that only equal
+//   one before them.
 #include "core/sym/sym_facts.h"
 
 #include "core/sym/sym_rules.h"
@@ -77,8 +78,7 @@ void SymFacts::assume(const Expr* condition) {
 }
 
 void SymFacts::give(const Expr* symbol, const Expr* value) {
-  replace(*find(symbol), value);
-  rewrite();
+  replace(*find(symbol), simplify(value, this));
   settle();
 }
 
@@ -106,6 +106,7 @@ void SymFacts::learn_condition(const Expr* condition) {
   if (!conditions_.try_emplace(condition, true).second) return;
   conditions_.try_emplace(negation, false);
   assumed_.push_back(condition);
+  note_mentioned(condition);
   changed();
 }
 
@@ -116,7 +117,6 @@ void SymFacts::learn_real_equal(const Expr* condition) {
     Symbol* symbol = condition->operand(a)->is_symbol() ? find(condition->operand(a)) : nullptr;
     if (symbol == nullptr || !value->is_constant() || value->real() == 0) continue;
     replace(*symbol, value);
-    rewrite();
     return;
   }
 }
@@ -144,10 +144,11 @@ void SymFacts::learn_equal(const Expr* form, int64_t value) {
     Sum multiple(form->operand(0));
     multiple.add_constant(-value);
     divisors_.add(multiple.expr(), form->operand(1));
+    note_mentioned(form);
     changed();
   }
-  narrow(form, Range::only(value));
-  try_replace(form, value);
+  if (form->is_symbol()) narrow(form, Range::only(value));
+  if (!try_replace(form, value)) narrow(form, Range::only(value));
 }
 
 /// Takes `expr` to lie in `range`; false if that was known, or contradicts what is known.
@@ -170,9 +171,10 @@ bool SymFacts::narrow_form(const Expr* form, Range range) {
     symbol->range = both;
   } else {
     auto [place, added] = form_places_.try_emplace(form, forms_.size());
-    if (added)
+    if (added) {
       forms_.push_back({form, both});
-    else
+      note_mentioned(form);
+    } else
       forms_[place->second].range = both;
   }
   changed();
@@ -228,7 +230,6 @@ bool SymFacts::fix_single_values() {
     replace(symbol, intern_integer(symbol.range.lo));
     fixed = true;
   }
-  if (fixed) rewrite();
   return fixed;
 }
 
@@ -244,7 +245,7 @@ bool SymFacts::may_replace(const Symbol& symbol, const Expr* replacement) const 
   return true;
 }
 
-void SymFacts::try_replace(const Expr* form, int64_t value) {
+bool SymFacts::try_replace(const Expr* form, int64_t value) {
   Symbol* best = nullptr;
   const Expr* best_replacement = nullptr;
   auto rank = [](const Symbol& s) { return std::tuple(s.unbacked, s.derived, s.expr->symbol()); };
@@ -260,20 +261,32 @@ void SymFacts::try_replace(const Expr* form, int64_t value) {
     best = symbol;
     best_replacement = replacement;
   }
-  if (best == nullptr) return;
+  if (best == nullptr) return false;
   replace(*best, best_replacement);
-  rewrite();
+  return true;
 }
 
+void SymFacts::note_mentioned(const Expr* expr) {
+  for (const Expr* symbol : free_symbols(expr)) mentioned_.insert(symbol);
+}
+
+/// `replacement` is simplified under these facts. What mentions the symbol is rewritten.
 void SymFacts::replace(Symbol& symbol, const Expr* replacement) {
   symbol.replacement = replacement;
+  note_mentioned(replacement);
   changed();
+  if (mentioned_.contains(symbol.expr)) return rewrite();
+  if (replacement->kind == ExprKind::integer) narrow(replacement, symbol.range);
 }
 
 /// Applies all replacements to the facts and to each other.
 void SymFacts::rewrite() {
-  for (Symbol& symbol : symbols_)
-    if (symbol.replacement != nullptr) symbol.replacement = simplify(symbol.replacement, this);
+  mentioned_.clear();
+  for (Symbol& symbol : symbols_) {
+    if (symbol.replacement == nullptr) continue;
+    symbol.replacement = simplify(symbol.replacement, this);
+    note_mentioned(symbol.replacement);
+  }
   auto forms = std::exchange(forms_, {});
   auto assumed = std::exchange(assumed_, {});
   SymDivisors divisors = std::exchange(divisors_, {});

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace tenon {
@@ -71,9 +72,10 @@ class SymFacts {
   bool propagate_form(const FormRange& fact);
   void settle();
   bool fix_single_values();
-  void try_replace(const Expr* form, int64_t value);
+  bool try_replace(const Expr* form, int64_t value);
   bool may_replace(const Symbol& symbol, const Expr* replacement) const;
   void replace(Symbol& symbol, const Expr* replacement);
+  void note_mentioned(const Expr* expr);
   void rewrite();
 
   std::vector<Symbol> symbols_;   // ascending numbers
@@ -82,6 +84,7 @@ class SymFacts {
   std::vector<const Expr*> assumed_;                  // conditions known as a whole
   std::unordered_map<const Expr*, bool> conditions_;  // the same and their negations
   SymDivisors divisors_;
+  std::unordered_set<const Expr*> mentioned_;  // symbols in these facts or in replacements
   uint64_t stamp_ = 0;
 };
 
