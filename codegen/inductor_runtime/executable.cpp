@@ -59,6 +59,13 @@ std::vector<KernelOperand> operands_of_call(const Parts& parts) {
   return operands;
 }
 
+loopir::MemoryPlan plan_of(const RunOptions& options, const loopir::Program& program,
+                           std::span<const loopir::Access> steps, std::span<const int64_t> bytes,
+                           const std::vector<bool>& in_arena) {
+  return loopir::plan_bytes(program, steps, bytes, in_arena,
+                            options.reuses_memory && options.plans_memory);
+}
+
 }  // namespace
 
 /// A context for one call: where nothing is prepacked the first one, which costs one locked
@@ -211,17 +218,13 @@ void Executable::drop_regions() {
   std::erase_if(parts_.regions, is_lost);
 }
 
-loopir::MemoryPlan Executable::plan_for(std::span<const int64_t> bytes) const {
-  return loopir::plan_bytes(parts_.program, steps_, bytes, in_arena_,
-                            parts_.options.reuses_memory && parts_.options.plans_memory);
-}
-
 // The plan for the sizes seen while compiling, for describe().
 void Executable::describe_memory() {
   const loopir::Program& p = parts_.program;
   std::vector<int64_t> hints;
   for (const loopir::Symbol& s : p.expressions.symbols) hints.push_back(s.hint);
-  loopir::MemoryPlan plan = plan_for(loopir::bytes_of_arena(p, hints, in_arena_));
+  loopir::MemoryPlan plan =
+      plan_of(parts_.options, p, steps_, loopir::bytes_of_arena(p, hints, in_arena_), in_arena_);
   if (parts_.options.verifies) loopir::require_sound(loopir::problem_of(p, steps_, plan, hints));
   Statistics& s = parts_.statistics;
   s.planned_bytes = plan.bytes;
@@ -243,9 +246,11 @@ Executable::~Executable() {
 void Executable::place_arena(Context& context, std::span<const int64_t> symbols) {
   auto size_of = [&](uint32_t symbol) { return symbols[symbol]; };
   if (context.is_placed && std::ranges::equal(sized_by_, context.sizes, {}, size_of)) return;
-  if (!std::exchange(context.is_placed, false) || !has_room(context, symbols))
-    lay_out(context, symbols);
   const loopir::Program& p = parts_.program;
+  auto fits = [&](Id b) { return loopir::bytes_of(p, p.buffers[b], symbols) <= context.room[b]; };
+  bool has_room = std::exchange(context.is_placed, false) && parts_.options.plans_memory &&
+                  std::ranges::all_of(sized_in_arena_, fits);
+  if (!has_room) lay_out(context, symbols);
   for (Context::OutputShape& o : context.outputs) {
     const Buffer& info = p.buffers[o.buffer];
     for (size_t d = 0; d < o.sizes.size(); ++d) {
@@ -258,13 +263,6 @@ void Executable::place_arena(Context& context, std::span<const int64_t> symbols)
   context.is_placed = true;
 }
 
-bool Executable::has_room(const Context& context, std::span<const int64_t> symbols) const {
-  const loopir::Program& p = parts_.program;
-  return parts_.options.plans_memory && std::ranges::all_of(sized_in_arena_, [&](Id b) {
-           return loopir::bytes_of(p, p.buffers[b], symbols) <= context.room[b];
-         });
-}
-
 // Sizes that have changed before get room to grow, so that few of them need another layout.
 void Executable::lay_out(Context& context, std::span<const int64_t> symbols) {
   const loopir::Program& p = parts_.program;
@@ -273,7 +271,7 @@ void Executable::lay_out(Context& context, std::span<const int64_t> symbols) {
   if (has_changed && is_one_block)
     for (Id b : sized_in_arena_)
       context.room[b] = loopir::checked_add(context.room[b], context.room[b] / 4);
-  loopir::MemoryPlan plan = plan_for(context.room);
+  loopir::MemoryPlan plan = plan_of(parts_.options, p, steps_, context.room, in_arena_);
   if (is_one_block && static_cast<int64_t>(context.arena.size()) < plan.bytes)
     context.arena = Memory(static_cast<size_t>(plan.bytes));
   context.blocks.clear();

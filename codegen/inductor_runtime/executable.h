@@ -119,9 +119,7 @@ class Executable {
   }
   void run_extern(Call& call, size_t item);
   void place_arena(Context& context, std::span<const int64_t> symbols);
-  bool has_room(const Context& context, std::span<const int64_t> symbols) const;
   void lay_out(Context& context, std::span<const int64_t> symbols);
-  loopir::MemoryPlan plan_for(std::span<const int64_t> bytes) const;
   std::shared_ptr<Prepacked> prepacked_for(Call& call);
   void find_prepacked(Call& call);
   void give_outputs(Call& call);

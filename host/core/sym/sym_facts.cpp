@@ -106,7 +106,7 @@ void SymFacts::learn_condition(const Expr* condition) {
   if (!conditions_.try_emplace(condition, true).second) return;
   conditions_.try_emplace(negation, false);
   assumed_.push_back(condition);
-  note_mentioned(condition);
+  mentioned_.add_those_of(condition);
   changed();
 }
 
@@ -144,7 +144,7 @@ void SymFacts::learn_equal(const Expr* form, int64_t value) {
     Sum multiple(form->operand(0));
     multiple.add_constant(-value);
     divisors_.add(multiple.expr(), form->operand(1));
-    note_mentioned(form);
+    mentioned_.add_those_of(form);
     changed();
   }
   if (form->is_symbol()) narrow(form, Range::only(value));
@@ -173,7 +173,7 @@ bool SymFacts::narrow_form(const Expr* form, Range range) {
     auto [place, added] = form_places_.try_emplace(form, forms_.size());
     if (added) {
       forms_.push_back({form, both});
-      note_mentioned(form);
+      mentioned_.add_those_of(form);
     } else
       forms_[place->second].range = both;
   }
@@ -266,14 +266,14 @@ bool SymFacts::try_replace(const Expr* form, int64_t value) {
   return true;
 }
 
-void SymFacts::note_mentioned(const Expr* expr) {
-  for (const Expr* symbol : free_symbols(expr)) mentioned_.insert(symbol);
+void SymbolSet::add_those_of(const Expr* expr) {
+  for (const Expr* symbol : free_symbols(expr)) symbols_.insert(symbol);
 }
 
 /// `replacement` is simplified under these facts. What mentions the symbol is rewritten.
 void SymFacts::replace(Symbol& symbol, const Expr* replacement) {
   symbol.replacement = replacement;
-  note_mentioned(replacement);
+  mentioned_.add_those_of(replacement);
   changed();
   if (mentioned_.contains(symbol.expr)) return rewrite();
   if (replacement->kind == ExprKind::integer) narrow(replacement, symbol.range);
@@ -285,7 +285,7 @@ void SymFacts::rewrite() {
   for (Symbol& symbol : symbols_) {
     if (symbol.replacement == nullptr) continue;
     symbol.replacement = simplify(symbol.replacement, this);
-    note_mentioned(symbol.replacement);
+    mentioned_.add_those_of(symbol.replacement);
   }
   auto forms = std::exchange(forms_, {});
   auto assumed = std::exchange(assumed_, {});

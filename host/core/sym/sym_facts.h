@@ -14,6 +14,17 @@
 
 namespace tenon {
 
+/// Symbols of expressions.
+class SymbolSet {
+ public:
+  void add_those_of(const Expr* expr);
+  bool contains(const Expr* symbol) const { return symbols_.contains(symbol); }
+  void clear() { symbols_.clear(); }
+
+ private:
+  std::unordered_set<const Expr*> symbols_;
+};
+
 /// Facts of one environment. A copy is an independent snapshot (for "what if" questions).
 /// Threads: one writer; readers only while nobody writes.
 class SymFacts {
@@ -75,7 +86,6 @@ class SymFacts {
   bool try_replace(const Expr* form, int64_t value);
   bool may_replace(const Symbol& symbol, const Expr* replacement) const;
   void replace(Symbol& symbol, const Expr* replacement);
-  void note_mentioned(const Expr* expr);
   void rewrite();
 
   std::vector<Symbol> symbols_;   // ascending numbers
@@ -84,7 +94,7 @@ class SymFacts {
   std::vector<const Expr*> assumed_;                  // conditions known as a whole
   std::unordered_map<const Expr*, bool> conditions_;  // the same and their negations
   SymDivisors divisors_;
-  std::unordered_set<const Expr*> mentioned_;  // symbols in these facts or in replacements
+  SymbolSet mentioned_;  // in these facts or in replacements
   uint64_t stamp_ = 0;
 };
 
