@@ -34,7 +34,7 @@ macro(tenon_finish_gpu_pack)
     COMPONENT gpu_tests EXCLUDE_FROM_ALL)
   add_custom_target(gpu_pack_parts DEPENDS ${tenon_gpu_targets})
   set(CPACK_GENERATOR TXZ)
-  set(CPACK_THREADS 0)
+  set(CPACK_THREADS 1)  # one block: several are larger
   set(CPACK_STRIP_FILES TRUE)
   set(CPACK_PACKAGE_NAME tenon)
   set(CPACK_PACKAGE_FILE_NAME tenon-gpu)
