@@ -15,7 +15,10 @@ def output(*command):
 
 
 def machine():
-    """$TENON_MACHINE, else the processor, its widest vectors and its number of virtual CPUs, as ./dev figures says."""
+    """$TENON_MACHINE, else the processor, its widest vectors and its number of virtual CPUs.
+
+    As ./dev figures says, see tools/figures/measure.cpp.
+    """
     with open("/proc/cpuinfo") as f:
         text = f.read()
     model = re.search(r"model name\s*: (.*)", text).group(1)

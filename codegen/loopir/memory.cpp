@@ -4,8 +4,8 @@
 // buffers that live at the same time must not overlap. The least arena is NP-hard (dynamic storage
 // allocation). Method: buffers by decreasing size, each at the offset that leaves the smallest gap
 // among those that are free for all of its life. Cost: n^2 for n buffers, some µs for a hundred.
-// Where items may run at once, a buffer is over
-// before another one begins if all that use it are done before each that uses the other.
+// Where items may run at once, a buffer is over before another one begins if all that use it are
+// done before each that uses the other.
 #include "memory.h"
 
 #include <algorithm>

@@ -137,7 +137,7 @@ static inline void store_sums(const Tile<E>& t,
     }
 }
 
-/// R rows of P panels that have V vectors each.
+/// R rows of P panels of panel_v vectors each.
 template <class E, int R, int panel_v, int P = 1>
 static void multiply_tile(const Tile<E>& t) {
   using Row = typename E::Row;

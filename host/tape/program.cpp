@@ -262,28 +262,29 @@ class ProgramRun {
     return depart(step, call_with_after_hooks(node, std::move(grads)));
   }
 
-  // Where a hook gives something else, the engine calls it once more; and refuses what was written.
+  // Where the engine goes on from here it gets what the hooks gave, but calls one once more whose
+  // tensor was written, to refuse it.
   bool run_unpack(const Step& step) {
     Node& node = node_at(step.place);
     const autograd::Collector::PackedPlace* places =
         walk_.collected.packed_places.data() + visit_at(step.place).first_packed;
     bool foreseen = true;
+    autograd::StandIns unpacked;
     {
       std::lock_guard guard(node.lock);
-      for (size_t i = 0; foreseen && i < step.writes.size(); ++i) {
+      for (size_t i = 0; i < step.writes.size(); ++i) {
         const autograd::PackedTensor* packed = places[i].owner->packed();
         if (!packed) autograd::fail_released(node);
         autograd::Unpacked saved = packed->unpack();
-        foreseen = !saved.was_written() && same_shape(saved.tensor, packed->like);
+        foreseen = foreseen && !saved.was_written() && same_shape(saved.tensor, packed->like);
+        if (saved.was_written()) break;
+        unpacked.tensors.emplace(places[i].owner, saved.tensor);
         if (foreseen)
           values_[step.writes[i]] = laid_out_like(plain(std::move(saved.tensor)), packed->like);
       }
     }
     if (foreseen && !has_new_hooks(step)) return true;
-    autograd::StandIns called;
-    for (size_t i = 0; foreseen && i < step.writes.size(); ++i)
-      called.tensors.emplace(places[i].owner, values_[step.writes[i]]);
-    autograd::StandInScope once(called);
+    autograd::StandInScope once(unpacked);
     return depart(step, call_with_after_hooks(node, given(step, 0, step.reads.size())));
   }
 

@@ -147,6 +147,7 @@ void SymFacts::learn_equal(const Expr* form, int64_t value) {
     mentioned_.add_those_of(form);
     changed();
   }
+  // The replacement of a symbol in a sum says all that the sum's range would.
   if (form->is_symbol()) narrow(form, Range::only(value));
   if (!try_replace(form, value)) narrow(form, Range::only(value));
 }
@@ -174,8 +175,9 @@ bool SymFacts::narrow_form(const Expr* form, Range range) {
     if (added) {
       forms_.push_back({form, both});
       mentioned_.add_those_of(form);
-    } else
+    } else {
       forms_[place->second].range = both;
+    }
   }
   changed();
   return true;

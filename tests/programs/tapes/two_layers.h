@@ -5,7 +5,7 @@
 
 namespace tenon::programs {
 
-/// Two linear layers whose weights are all `first`.
+/// Two linear layers whose weights are all `first`, a power of two, so that sums are exact.
 struct Net : nn::Module {
   nn::Linear in{2, 4}, out{4, 2};
   TENON_MODULE(Net, in, out)
